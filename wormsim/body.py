@@ -1,0 +1,138 @@
+"""`Body`: many worm bodies in one medium, stepped together under muscle activation."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numba
+import numpy as np
+
+from . import geometry as geo
+from .mechanics import LANES, SCRATCH, advance, advance_parallel, from_blocks, to_blocks
+from .objects import check_objects
+
+
+def checked(name: str, value: object, shape: tuple[int, ...]) -> np.ndarray:
+    """The value as a finite float64 array of a shape, or an error that names the argument."""
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of numbers of shape {shape}, got {type(value).__name__}") from None
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name} must be finite, but {name}[{', '.join(map(str, where))}] is {array[where]}")
+    return array
+
+
+def longest_step(medium: float) -> float:
+    """The longest step, s, that keeps the error over 5 s of crawling below 0.1 % of body length on agar, 0.2 % elsewhere.
+
+    Dilute gels need the shortest: the worm is fastest there.
+    """
+    if medium >= 0.5:
+        return 0.01
+    return 0.005 if medium >= 0.05 or medium == 0 else 0.002
+
+
+class Body:
+    """Worm bodies, straight and at rest to begin with.
+
+    Parameters
+    ----------
+    particles
+        How many bodies.
+    medium
+        From 0 (water) to 1 (agar).
+    objects
+        Round posts (n, 3) as x, y, radius in mm; see `wormsim.objects`.
+    """
+
+    def __init__(self, particles: int = 1, medium: float = 1.0, objects: Sequence | np.ndarray = ()):
+        if isinstance(particles, bool) or not isinstance(particles, int | np.integer) or particles < 1:
+            raise ValueError(f"particles must be a whole number of at least 1, got {particles!r}")
+        self.particles = int(particles)
+        self.medium = medium
+        self.drag = geo.drag(medium)
+        self.objects = check_objects(objects)
+        self._set(geo.straight(self.particles), np.zeros((self.particles, geo.RODS, 3)), np.ones(self.particles, bool))
+
+    @classmethod
+    def from_state(
+        cls, state: np.ndarray, velocity: np.ndarray | None = None, ok: np.ndarray | None = None, **options: Any
+    ) -> Self:
+        """Bodies in given states (particle, 49, 3) in mm and rad, with the velocity of their last step (0 if not given).
+
+        Options are those of the class, but for `particles`.
+        """
+        body = cls(particles=len(state), **options)
+        body.restore(state, velocity, ok)
+        return body
+
+    def restore(self, state: np.ndarray, velocity: np.ndarray | None = None, ok: np.ndarray | None = None) -> None:
+        """Put all bodies into given states, as in `from_state`."""
+        shape = (self.particles, geo.RODS, 3)
+        self._set(
+            checked("state", state, shape),
+            checked("velocity", np.zeros(shape) if velocity is None else velocity, shape),
+            checked("ok", np.ones(self.particles) if ok is None else ok, (self.particles,)).astype(bool),
+        )
+
+    @property
+    def state(self) -> np.ndarray:
+        """Rods (particle, 49, 3): x and y in mm, phi in rad. A read-only copy."""
+        return self._get(0)
+
+    @property
+    def velocity(self) -> np.ndarray:
+        """Rates of change (particle, 49, 3) in the last step, mm/s and rad/s. A read-only copy."""
+        return self._get(1)
+
+    @property
+    def ok(self) -> np.ndarray:
+        """Which bodies (particle,) are still physical; the others are frozen in their last physical state."""
+        return self._alive.reshape(-1)[: self.particles] > 0
+
+    def step(self, muscle: np.ndarray, dt: float = 0.01, substeps: int | None = None) -> None:
+        """Advance all bodies by dt seconds.
+
+        Parameters
+        ----------
+        muscle
+            Activations (particle, 2, 48), dorsal and ventral, held over the step; below 0 counts as 0. For a changing
+            activation, give its value in the middle of the step.
+        dt
+            Seconds.
+        substeps
+            Solves in this step; by default as many as the medium needs (see `longest_step`).
+        """
+        muscle = checked("muscle", muscle, (self.particles, 2, geo.SEGMENTS))
+        if not (np.isscalar(dt) and np.isreal(dt) and np.isfinite(dt) and dt > 0):
+            raise ValueError(f"dt must be a positive number of seconds, got {dt!r}")
+        if substeps is None:
+            substeps = max(1, int(np.ceil(dt / longest_step(self.medium) - 1e-9)))
+        if isinstance(substeps, bool) or not isinstance(substeps, int | np.integer) or substeps < 1:
+            raise ValueError(f"substeps must be a whole number of at least 1, got {substeps!r}")
+        self._advance(muscle, float(dt), int(substeps))
+
+    def _advance(self, muscle: np.ndarray, dt: float, substeps: int) -> None:
+        rows = np.zeros((len(self._blocks) * LANES, 2 * geo.SEGMENTS))
+        rows[: self.particles] = muscle.reshape(self.particles, -1)
+        rows = rows.reshape(len(self._blocks), -1)
+        scratch = np.empty((min(numba.get_num_threads(), len(self._blocks)), SCRATCH))
+        kernel = advance if len(scratch) == 1 else advance_parallel
+        kernel(scratch, self._blocks, self._alive, rows, dt / substeps, substeps, *self.drag, self.objects)
+
+    def _set(self, state: np.ndarray, velocity: np.ndarray, ok: np.ndarray) -> None:
+        self._blocks = to_blocks(state, velocity)
+        self._alive = np.ones((len(self._blocks), LANES))
+        self._alive.reshape(-1)[: self.particles] = ok
+
+    def _get(self, which: int) -> np.ndarray:
+        array = from_blocks(self._blocks, self.particles)[which]
+        array.flags.writeable = False
+        return array
+
+    def __repr__(self) -> str:
+        failed = self.particles - int(self.ok.sum())
+        return f"<{type(self).__name__}: {self.particles} particles, medium {self.medium}, {len(self.objects)} objects, {failed} failed>"

@@ -1,0 +1,85 @@
+"""Round posts in the worm's way: square, hexagonal and random arrays, as rows of x, y and radius in mm.
+
+A rod end inside a post is pushed out, `geometry.OBJECT_STIFFNESS`. Worms in post arrays crawl faster than on agar when the
+spacing suits their wave (Park et al. 2008, PLoS ONE 3:e2550; Majmudar et al. 2012, J. R. Soc. Interface 9:1809).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from . import geometry as geo
+
+CLEARANCE = 0.01  # mm kept free around a straight worm at the origin
+
+
+def check_objects(objects: Sequence | np.ndarray) -> np.ndarray:
+    """Objects as a float array (n, 3), or an error that names what is wrong with them."""
+    try:
+        array = np.array(objects, dtype=float).reshape(-1, 3) if len(objects) else np.empty((0, 3))
+    except (TypeError, ValueError):
+        raise ValueError("objects must be rows of x, y, radius in mm, shape (n, 3)") from None
+    if not np.isfinite(array).all():
+        raise ValueError("objects must be finite numbers (x, y, radius in mm)")
+    if (array[:, 2] <= 0).any():
+        raise ValueError(f"objects must have a positive radius, got {array[:, 2].min()} mm")
+    if len(array) > 1:
+        near = cKDTree(array[:, :2]).query_pairs(2 * array[:, 2].max(), output_type="ndarray")
+        first, second = array[near[:, 0]], array[near[:, 1]]
+        overlap = np.hypot(*(first - second)[:, :2].T) < first[:, 2] + second[:, 2]
+        if overlap.any():
+            i, j = near[overlap.argmax()]
+            raise ValueError(f"objects must not overlap, but objects[{i}] and objects[{j}] do")
+    return array
+
+
+def _off_the_worm(posts: np.ndarray) -> np.ndarray:
+    """Without the posts that a straight worm at the origin would touch."""
+    nearest_x = np.clip(posts[:, 0], 0, geo.LENGTH)
+    distance = np.hypot(posts[:, 0] - nearest_x, posts[:, 1])
+    return posts[distance > posts[:, 2] + geo.RADIUS.max() + CLEARANCE]
+
+
+def _lattice(first: np.ndarray, second: np.ndarray, radius: float, size: float) -> np.ndarray:
+    """All points i first + j second + centre of the gap in a square of a size around the worm's middle, as posts."""
+    count = int(np.ceil(2 * size / min(np.hypot(*first), np.hypot(*second))))
+    i, j = np.mgrid[-count : count + 1, -count : count + 1].reshape(2, -1, 1)
+    centres = (i + 0.5) * first + (j + 0.5) * second
+    inside = (np.abs(centres) <= size / 2).all(axis=1)
+    centres = centres[inside] + (geo.LENGTH / 2, 0)
+    return check_objects(_off_the_worm(np.column_stack([centres, np.full(len(centres), radius)])))
+
+
+def square_posts(spacing: float = 0.5, radius: float = 0.1, size: float = 4.0) -> np.ndarray:
+    """Posts on a square lattice, centre to centre `spacing` mm apart, in a square of `size` mm around the worm."""
+    _check_spacing(spacing, radius, size)
+    return _lattice(np.array([spacing, 0.0]), np.array([0.0, spacing]), radius, size)
+
+
+def hexagonal_posts(spacing: float = 0.5, radius: float = 0.1, size: float = 4.0) -> np.ndarray:
+    """Posts on a hexagonal lattice, every post `spacing` mm from its six neighbours."""
+    _check_spacing(spacing, radius, size)
+    return _lattice(np.array([spacing, 0.0]), np.array([spacing / 2, spacing * np.sqrt(3) / 2]), radius, size)
+
+
+def random_posts(
+    spacing: float = 0.5, radius: float = 0.1, size: float = 4.0, gap: float = 0.15, seed: int | None = 0
+) -> np.ndarray:
+    """Posts thrown at random, about one per `spacing` squared, with at least `gap` mm free between any two."""
+    _check_spacing(spacing, radius, size)
+    rng = np.random.default_rng(seed)
+    posts = np.empty((0, 3))
+    for _ in range(int((size / spacing) ** 2)):
+        x, y = rng.uniform(-size / 2, size / 2, 2) + (geo.LENGTH / 2, 0)
+        if (np.hypot(posts[:, 0] - x, posts[:, 1] - y) >= 2 * radius + gap).all():
+            posts = np.vstack([posts, (x, y, radius)])
+    return check_objects(_off_the_worm(posts))
+
+
+def _check_spacing(spacing: float, radius: float, size: float) -> None:
+    if not (radius > 0 and spacing > 2 * radius and size > 0):
+        raise ValueError(
+            f"spacing must exceed twice the radius, and radius and size be positive (mm); got spacing {spacing}, "
+            f"radius {radius}, size {size}"
+        )
