@@ -66,13 +66,13 @@ def hexagonal_posts(spacing: float = 0.5, radius: float = 0.1, size: float = 4.0
 def random_posts(
     spacing: float = 0.5, radius: float = 0.1, size: float = 4.0, gap: float = 0.15, seed: int | None = 0
 ) -> np.ndarray:
-    """Posts thrown at random, about one per `spacing` squared, with at least `gap` mm free between any two."""
+    """Posts thrown at random, one per `spacing` squared or as many as fit, with at least `gap` mm free between any two."""
     _check_spacing(spacing, radius, size)
     rng = np.random.default_rng(seed)
     posts = np.empty((0, 3))
-    for _ in range(int((size / spacing) ** 2)):
-        x, y = rng.uniform(-size / 2, size / 2, 2) + (geo.LENGTH / 2, 0)
-        if (np.hypot(posts[:, 0] - x, posts[:, 1] - y) >= 2 * radius + gap).all():
+    wanted = int((size / spacing) ** 2)
+    for x, y in rng.uniform(-size / 2, size / 2, (50 * wanted, 2)) + (geo.LENGTH / 2, 0):
+        if len(posts) < wanted and (np.hypot(posts[:, 0] - x, posts[:, 1] - y) >= 2 * radius + gap).all():
             posts = np.vstack([posts, (x, y, radius)])
     return check_objects(_off_the_worm(posts))
 
