@@ -19,7 +19,7 @@ def checked(name: str, value: object, shape: tuple[int, ...]) -> np.ndarray:
         raise ValueError(f"{name} must be an array of numbers of shape {shape}, got {type(value).__name__}") from None
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if not np.isfinite(array).all():
+    if not np.isfinite(array.sum()) and not np.isfinite(array).all():  # the sum is four times quicker
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name} must be finite, but {name}[{', '.join(map(str, where))}] is {array[where]}")
     return array
@@ -116,8 +116,8 @@ class Body:
         self._advance(muscle, float(dt), int(substeps))
 
     def _advance(self, muscle: np.ndarray, dt: float, substeps: int) -> None:
-        rows = np.zeros((len(self._blocks) * LANES, 2 * geo.SEGMENTS))
-        rows[: self.particles] = muscle.reshape(self.particles, -1)
+        missing = len(self._blocks) * LANES - self.particles  # the last block is filled up with bodies at rest
+        rows = np.concatenate([muscle, np.zeros((missing, 2, geo.SEGMENTS))]) if missing else np.ascontiguousarray(muscle)
         rows = rows.reshape(len(self._blocks), -1)
         scratch = np.empty((min(numba.get_num_threads(), len(self._blocks)), SCRATCH))
         kernel = advance if len(scratch) == 1 else advance_parallel

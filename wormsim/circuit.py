@@ -18,7 +18,7 @@ from numba import njit
 
 from . import geometry as geo
 from .body import Body
-from .mechanics import FLAGS, LANES, PHI, RECORD, SCRATCH, X, Y, load_block, step_block
+from .mechanics import FLAGS, LANES, PHI, SCRATCH, STATE, X, Y, step_block
 from .stretch import (
     DORSAL_LENGTHENING,
     DORSAL_SHORTENING,
@@ -55,10 +55,9 @@ def _run(block, neuron, updates, along, across, objects, proprioception, bodies,
     alive = np.ones(LANES)
     muscle, stretch = np.zeros(2 * geo.SEGMENTS * LANES), np.empty(2 * geo.SEGMENTS * LANES)
     feel = np.empty(2 * LANES)
-    load_block(s, block)
     for update in range(1, updates + 1):
-        step_block(s, muscle, PERIOD, along, across, objects, alive)
-        stretch_block(s, stretch)
+        step_block(block, s, muscle, PERIOD, along, across, objects, alive)
+        stretch_block(block, stretch)
         for unit in range(UNITS):
             _feel(stretch, unit, feel)
             for i in range(LANES):
@@ -80,9 +79,9 @@ def _run(block, neuron, updates, along, across, objects, proprioception, bodies,
         if update % RECORD_EVERY == 0:
             frame = update // RECORD_EVERY
             for rod in range(geo.RODS):
-                bodies[frame, rod, 0] = s[rod * RECORD + X]
-                bodies[frame, rod, 1] = s[rod * RECORD + Y]
-                bodies[frame, rod, 2] = s[rod * RECORD + PHI]
+                bodies[frame, rod, 0] = block[rod * STATE + X]
+                bodies[frame, rod, 1] = block[rod * STATE + Y]
+                bodies[frame, rod, 2] = block[rod * STATE + PHI]
             for k in range(2 * geo.SEGMENTS):
                 muscles[frame, k // geo.SEGMENTS, k % geo.SEGMENTS] = muscle[k * LANES]
             for k in range(2 * UNITS):

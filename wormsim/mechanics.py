@@ -10,9 +10,10 @@ where k_e = -dT_e/dL. It is second order, as stable as Crank-Nicolson, and costs
 but fully implicitly (h k instead of (h/2) k in the matrix), so that a stiff post does not ring.
 
 Layout. Bodies are kept in blocks of 16; within a block every quantity is a row of 16 numbers, one for each body ("lane"),
-and every inner loop runs over the lanes, which LLVM turns into vector instructions. During a step a block lives in one
-scratch array of 49 records, each of `FIELDS` rows, so that all offsets are constants and nothing can alias. Lanes never
-mix: a body's future does not depend on its neighbours, on the number of bodies, or on threads.
+and every inner loop runs over the lanes, which LLVM turns into vector instructions. A block q holds the state, 49 rods of 6
+rows; a scratch array s holds 49 records of what a step works out, so that all offsets are constants within one slice and the
+compiler need not fear aliases. Lanes never mix: a body's future does not depend on its neighbours, on the number of bodies, or
+on threads.
 """
 
 import numba
@@ -31,11 +32,14 @@ FLAGS = {"fastmath": {"contract"}, "error_model": "numpy", "cache": True, "nogil
 # than 10 m/s or 10,000 rad/s.
 NARROWEST, WIDEST, FASTEST = 0.1 * geo.SEGMENT_LENGTH, 3 * geo.SEGMENT_LENGTH, 1e4
 
-# Rows of a record, in units of LANES: state, extrapolated state, arms R (cos, sin), block and force, elimination.
-X, Y, PHI, VX, VY, VPHI, XS, YS, AX, AY, A = [LANES * row for row in range(11)]
+# Rows of a rod's state: position and the last step's velocity.
+X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
+STATE = 6 * LANES
+BLOCK = geo.RODS * STATE
+# Rows of its working record: extrapolated place, arm R (cos, sin), 3x3 block A (6 rows), force F (3), elimination W (9), U (3).
+XS, YS, AX, AY, A = [LANES * row for row in range(5)]
 F, W, U = A + 6 * LANES, A + 9 * LANES, A + 18 * LANES
 RECORD = A + 21 * LANES
-STATE = 6 * LANES
 MUSCLE = geo.RODS * RECORD  # after the records: activations (side, segment, lane)
 SCRATCH = MUSCLE + 2 * geo.SEGMENTS * LANES
 
@@ -71,16 +75,16 @@ def sine_cosine(angle):
 
 
 @njit(**FLAGS)
-def place(s, h, along, across):
+def place(q, s, h, along, across):
     """Extrapolate every rod to the midpoint, and start its 3x3 block with the medium's drag and its force with zero."""
     for rod in range(_RODS):
-        r = s[rod * RECORD : (rod + 1) * RECORD]
+        z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
         radius = _RADIUS[rod]
         turn = 4 * np.pi * radius * radius * along
         for i in range(LANES):
-            r[XS + i] = r[X + i] + 0.5 * h * r[VX + i]
-            r[YS + i] = r[Y + i] + 0.5 * h * r[VY + i]
-            sine, cosine = sine_cosine(r[PHI + i] + 0.5 * h * r[VPHI + i])
+            r[XS + i] = z[X + i] + 0.5 * h * z[VX + i]
+            r[YS + i] = z[Y + i] + 0.5 * h * z[VY + i]
+            sine, cosine = sine_cosine(z[PHI + i] + 0.5 * h * z[VPHI + i])
             r[AX + i] = radius * cosine
             r[AY + i] = radius * sine
             r[A + i] = along + (across - along) * cosine * cosine
@@ -95,10 +99,10 @@ def place(s, h, along, across):
 
 
 @njit(**FLAGS)
-def touch(s, h, objects):
+def touch(q, s, h, objects):
     """Add the push of every object on the rod ends inside it."""
     for rod in range(_RODS):
-        r = s[rod * RECORD : (rod + 1) * RECORD]
+        z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
         for o in range(len(objects)):
             ox, oy, radius = objects[o, 0], objects[o, 1], objects[o, 2]
             near = False
@@ -120,7 +124,7 @@ def touch(s, h, objects):
                     push = geo.OBJECT_STIFFNESS * depth * (1 + depth * steep)
                     stiffness = geo.OBJECT_STIFFNESS * (1 + 2 * depth * steep) if depth > 0.0 else 0.0
                     k = h * stiffness
-                    push += 0.5 * k * (ux * r[VX + i] + uy * r[VY + i] + turn * r[VPHI + i])
+                    push += 0.5 * k * (ux * z[VX + i] + uy * z[VY + i] + turn * z[VPHI + i])
                     r[A + i] += k * ux * ux
                     r[A + LANES + i] += k * ux * uy
                     r[A + 2 * LANES + i] += k * ux * turn
@@ -133,10 +137,10 @@ def touch(s, h, objects):
 
 
 @njit(**FLAGS)
-def eliminate(s, muscle, h, alive):
+def eliminate(q, s, muscle, h, alive):
     """Walk the segments from the head: add the four elements of each, then eliminate its first rod (block Gauss)."""
     for seg in range(_SEGMENTS):
-        r = s[seg * RECORD : (seg + 2) * RECORD]
+        z, r = q[seg * STATE : (seg + 2) * STATE], s[seg * RECORD : (seg + 2) * RECORD]
         m = muscle[seg * LANES : (_SEGMENTS + seg + 1) * LANES]
         rest, rest_diagonal, contraction = _REST_LATERAL[seg], _REST_DIAGONAL[seg], _CONTRACTION[seg]
         inverse_radius = 1 / _RADIUS[seg]
@@ -176,8 +180,8 @@ def eliminate(s, muscle, h, alive):
             t3, t4 = _KDE * (rest_diagonal - l3), _KDE * (rest_diagonal - l4)
             k1, k2, k3 = half * (_KPE + k1), half * (_KPE + k2), half * _KDE
             d1, d2, d3 = _DPE + _DAE * a1 + k1, _DPE + _DAE * a2 + k2, _DDE + k3
-            wx, wy = r[RECORD + VX + i] - r[VX + i], r[RECORD + VY + i] - r[VY + i]
-            o1, o2 = r[VPHI + i], r[RECORD + VPHI + i]
+            wx, wy = z[STATE + VX + i] - z[VX + i], z[STATE + VY + i] - z[VY + i]
+            o1, o2 = z[VPHI + i], z[STATE + VPHI + i]
             t1 += k1 * (x1 * wx + y1 * wy + p1 * o1 + q1 * o2)
             t2 += k2 * (x2 * wx + y2 * wy + p2 * o1 + q2 * o2)
             t3 += k3 * (x3 * wx + y3 * wy + p3 * o1 + q3 * o2)
@@ -253,68 +257,43 @@ def substitute(s, alive):
 
 
 @njit(**FLAGS)
-def move(s, h, alive):
+def move(q, s, h, alive):
     """Take the step where the body is physical; elsewhere keep the last physical state, at rest."""
     for rod in range(_RODS):
-        r = s[rod * RECORD : (rod + 1) * RECORD]
+        z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
         for i in range(LANES):
             living = alive[i] > 0.0
             u0 = r[U + i] if living else 0.0
             u1 = r[U + LANES + i] if living else 0.0
             u2 = r[U + 2 * LANES + i] if living else 0.0
-            r[X + i] += h * u0
-            r[Y + i] += h * u1
-            r[PHI + i] += h * u2
-            r[VX + i], r[VY + i], r[VPHI + i] = u0, u1, u2
+            z[X + i] += h * u0
+            z[Y + i] += h * u1
+            z[PHI + i] += h * u2
+            z[VX + i], z[VY + i], z[VPHI + i] = u0, u1, u2
 
 
 @njit(**FLAGS)
-def step_block(s, muscle, h, along, across, objects, alive):
-    """One step of the 16 bodies in scratch array s, muscle rows (side, segment, lane)."""
-    place(s, h, along, across)
+def step_block(q, s, muscle, h, along, across, objects, alive):
+    """One step of a block of 16 bodies, q, with scratch array s and muscle rows (side, segment, lane)."""
+    place(q, s, h, along, across)
     if len(objects):
-        touch(s, h, objects)
-    eliminate(s, muscle, h, alive)
+        touch(q, s, h, objects)
+    eliminate(q, s, muscle, h, alive)
     substitute(s, alive)
-    move(s, h, alive)
+    move(q, s, h, alive)
 
 
 @njit(**FLAGS)
-def load_block(s, block):
-    """Copy a block (rod, 6, lane) into the records' first six rows."""
-    for rod in range(_RODS):
-        r = s[rod * RECORD : (rod + 1) * RECORD]
-        b = block[rod * STATE : (rod + 1) * STATE]
-        for k in range(STATE):
-            r[k] = b[k]
-
-
-@njit(**FLAGS)
-def store_block(s, block):
-    """Copy the records' first six rows back into a block (rod, 6, lane)."""
-    for rod in range(_RODS):
-        r = s[rod * RECORD : (rod + 1) * RECORD]
-        b = block[rod * STATE : (rod + 1) * STATE]
-        for k in range(STATE):
-            b[k] = r[k]
-
-
-@njit(**FLAGS)
-def _advance_block(s, block, alive, muscle, h, substeps, along, across, objects):
-    m = s[MUSCLE:]
-    for k in range(2 * _SEGMENTS):
-        for i in range(LANES):
-            m[k * LANES + i] = muscle[i * 2 * _SEGMENTS + k]
-    load_block(s, block)
-    for _ in range(substeps):
-        step_block(s, m, h, along, across, objects, alive)
-    store_block(s, block)
-
-
-@njit(**FLAGS)
-def _advance_share(scratch, share, shares, blocks, alive, muscle, h, substeps, along, across, objects):
-    for b in range(share, len(blocks), shares):
-        _advance_block(scratch, blocks[b], alive[b], muscle[b], h, substeps, along, across, objects)
+def _advance_share(s, share, shares, blocks, alive, muscle, h, substeps, along, across, objects):
+    """Advance every block whose number leaves a remainder of `share`."""
+    rows = s[MUSCLE:]
+    for n in range(share, len(blocks), shares):
+        given = muscle[n]
+        for k in range(2 * _SEGMENTS):
+            for i in range(LANES):
+                rows[k * LANES + i] = given[i * 2 * _SEGMENTS + k]
+        for _ in range(substeps):
+            step_block(blocks[n], s, rows, h, along, across, objects, alive[n])
 
 
 @njit(**FLAGS)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from . import geometry as geo
-from .mechanics import FLAGS, LANES, PHI, RECORD, X, Y, sine_cosine
+from .mechanics import FLAGS, LANES, PHI, STATE, X, Y, sine_cosine
 
 UNITS = 12
 SEGMENTS_PER_UNIT = geo.SEGMENTS // UNITS
@@ -54,18 +54,18 @@ def unit_stretch(stretch: np.ndarray, asymmetric: bool = False) -> np.ndarray:
 
 
 @njit(**FLAGS)
-def stretch_block(s, out):
-    """`segment_stretch` of the 16 bodies in scratch array s, into rows (side, segment, lane)."""
+def stretch_block(q, out):
+    """`segment_stretch` of a block of 16 bodies, into rows (side, segment, lane)."""
     ends = np.empty(4 * LANES)  # x and y of the dorsal, then of the ventral end of the rod before
     for rod in range(geo.RODS):
-        r = s[rod * RECORD : (rod + 1) * RECORD]
+        z = q[rod * STATE : (rod + 1) * STATE]
         segment = max(rod - 1, 0)
         o = out[segment * LANES :]
         rest, width, radius = geo.REST_LATERAL[segment], geo.RELATIVE_WIDTH[segment], geo.RADIUS[rod]
         for i in range(LANES):
-            sine, cosine = sine_cosine(r[PHI + i])
+            sine, cosine = sine_cosine(z[PHI + i])
             ax, ay = radius * cosine, radius * sine
-            x1, y1, x2, y2 = r[X + i] + ax, r[Y + i] + ay, r[X + i] - ax, r[Y + i] - ay
+            x1, y1, x2, y2 = z[X + i] + ax, z[Y + i] + ay, z[X + i] - ax, z[Y + i] - ay
             dx, dy = x1 - ends[i], y1 - ends[LANES + i]
             o[i] = (np.sqrt(dx * dx + dy * dy) / rest - 1) / width
             dx, dy = x2 - ends[2 * LANES + i], y2 - ends[3 * LANES + i]
