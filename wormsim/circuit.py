@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from numba import njit
 
 from . import geometry as geo
-from .body import Body
-from .mechanics import FLAGS, LANES, PHI, SCRATCH, STATE, X, Y, step_block
+from .body import Body, default_substeps
+from .kernel import kernel
+from .mechanics import LANES, PHI, SCRATCH, STATE, X, Y, step_block
 from .stretch import (
     DORSAL_LENGTHENING,
     DORSAL_SHORTENING,
@@ -35,7 +35,7 @@ PERIOD = 0.001  # s between updates of the circuit
 RECORD_EVERY = 10  # updates between recorded frames
 
 
-@njit(**FLAGS)
+@kernel
 def _feel(stretch, unit, feel):
     """Asymmetric `unit_stretch` of one unit: rows (side, segment, lane) into two rows (side, lane)."""
     feel[:] = 0.0
@@ -48,15 +48,16 @@ def _feel(stretch, unit, feel):
             feel[LANES + i] += weight * ventral
 
 
-@njit(**FLAGS)
-def _run(block, neuron, updates, along, across, objects, proprioception, bodies, muscles, neurons):
+@kernel
+def _run(block, neuron, updates, substeps, along, across, objects, proprioception, bodies, muscles, neurons):
     """Run 16 bodies with their circuits, neuron rows (side, unit, lane), and record lane 0. Returns whether it stayed ok."""
     s = np.empty(SCRATCH)
     alive = np.ones(LANES)
     muscle, stretch = np.zeros(2 * geo.SEGMENTS * LANES), np.empty(2 * geo.SEGMENTS * LANES)
     feel = np.empty(2 * LANES)
     for update in range(1, updates + 1):
-        step_block(block, s, muscle, PERIOD, along, across, objects, alive)
+        for _ in range(substeps):
+            step_block(block, s, muscle, PERIOD / substeps, along, across, objects, alive)
         stretch_block(block, stretch)
         for unit in range(UNITS):
             _feel(stretch, unit, feel)
@@ -130,7 +131,10 @@ def crawl(
     bodies[0], neurons[0] = body.state[0], neuron
     lanes = np.repeat(neuron.reshape(-1), LANES)
     updates = frames * RECORD_EVERY
-    ok = _run(body._blocks[0], lanes, updates, *body.drag, body.objects, float(proprioception), bodies, muscles, neurons)
+    substeps = default_substeps(PERIOD, body.medium, len(body.objects) > 0)
+    ok = _run(
+        body._blocks[0], lanes, updates, substeps, *body.drag, body.objects, float(proprioception), bodies, muscles, neurons
+    )
     return xr.Dataset(
         {
             "body": (("time", "rod", "coord"), bodies, {"units": "mm, mm, rad"}),

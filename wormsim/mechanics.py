@@ -6,8 +6,8 @@ The equations are (1)-(3) of `reference.py`. With v the velocity of the step bef
     [C + sum_e (d_e + (h/2) k_e) g g^T] w = sum_e [T_e(L*) + (h/2) k_e (g . v)] g     solved for w at q*
     q <- q + h w,   v <- w
 
-where k_e = -dT_e/dL. It is second order, as stable as Crank-Nicolson, and costs one solve. Contacts enter like elements,
-but fully implicitly (h k instead of (h/2) k in the matrix), so that a stiff post does not ring.
+where k_e = -dT_e/dL. It is second order, as stable as Crank-Nicolson, and costs one solve. Contacts (`touch`) are
+first order, by backward Euler, so that a stiff post stops a rod at its surface and does not ring.
 
 Layout. Bodies are kept in blocks of 16; within a block every quantity is a row of 16 numbers, one for each body ("lane"),
 and every inner loop runs over the lanes, which LLVM turns into vector instructions. A block q holds the state, 49 rods of 6
@@ -16,16 +16,13 @@ compiler need not fear aliases. Lanes never mix: a body's future does not depend
 on threads.
 """
 
-import numba
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from . import geometry as geo
-
-numba.config.SLP_VECTORIZE = 1  # a quarter faster: LLVM packs straight-line code too
+from .kernel import kernel
 
 LANES = 16
-FLAGS = {"fastmath": {"contract"}, "error_model": "numpy", "cache": True, "nogil": True}
 
 # A body is no longer physical when two neighbouring rods, measured along the first on either side, come closer than a tenth
 # of a segment (a curvature of about 22 /mm; crawling reaches 11) or part further than three, or when a rod moves faster
@@ -53,7 +50,7 @@ _PI_1, _PI_2, _PI_3 = 3.1415926534682512, 1.215420100718692e-10, 5.8254641121867
 _ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer
 
 
-@njit(**FLAGS, inline="always")
+@kernel(inline="always")
 def sine_cosine(angle):
     """Sine and cosine by Taylor's series after taking off multiples of pi: libm's would not vectorise.
 
@@ -74,7 +71,7 @@ def sine_cosine(angle):
     return sign * r * sine, sign * cosine
 
 
-@njit(**FLAGS)
+@kernel
 def place(q, s, h, along, across):
     """Extrapolate every rod to the midpoint, and start its 3x3 block with the medium's drag and its force with zero."""
     for rod in range(_RODS):
@@ -98,33 +95,41 @@ def place(q, s, h, along, across):
             r[F + 2 * LANES + i] = 0.0
 
 
-@njit(**FLAGS)
+@kernel
 def touch(q, s, h, objects):
-    """Add the push of every object on the rod ends inside it."""
+    """Add the push of the objects on the rod ends that would be inside them at the end of the step.
+
+    With depth p there and its push P(p), the end feels P + h P' (g . v) - h P' (g . w): backward Euler, whose last term goes into
+    the matrix.
+    """
+    place = np.empty(4 * LANES)  # where the rod would be: x, y, and its arm
     for rod in range(_RODS):
         z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
+        for i in range(LANES):
+            sine, cosine = sine_cosine(z[PHI + i] + h * z[VPHI + i])
+            place[i], place[LANES + i] = z[X + i] + h * z[VX + i], z[Y + i] + h * z[VY + i]
+            place[2 * LANES + i], place[3 * LANES + i] = _RADIUS[rod] * cosine, _RADIUS[rod] * sine
         for o in range(len(objects)):
             ox, oy, radius = objects[o, 0], objects[o, 1], objects[o, 2]
             near = False
             for i in range(LANES):
-                dx, dy = r[XS + i] - ox, r[YS + i] - oy
-                near |= dx * dx + dy * dy < (radius + 0.04) * (radius + 0.04)
+                dx, dy = place[i] - ox, place[LANES + i] - oy
+                near |= dx * dx + dy * dy < (radius + _RADIUS[rod]) ** 2
             if not near:
                 continue
+            steep = 1 / (geo.OBJECT_SOFTNESS * radius)
             for end in (1.0, -1.0):
                 for i in range(LANES):
-                    ax, ay = end * r[AX + i], end * r[AY + i]
-                    dx, dy = r[XS + i] + ax - ox, r[YS + i] + ay - oy
+                    ax, ay = end * place[2 * LANES + i], end * place[3 * LANES + i]
+                    dx, dy = place[i] + ax - ox, place[LANES + i] + ay - oy
                     distance = np.sqrt(dx * dx + dy * dy)
                     depth = radius - distance
-                    depth = depth if depth > 0.0 else 0.0
+                    inside = depth > 0.0
+                    push = geo.OBJECT_STIFFNESS * depth * (1 + depth * steep) if inside else 0.0
+                    k = h * geo.OBJECT_STIFFNESS * (1 + 2 * depth * steep) if inside else 0.0
                     ux, uy = dx / distance, dy / distance
                     turn = uy * ax - ux * ay
-                    steep = 1 / (geo.OBJECT_SOFTNESS * radius)
-                    push = geo.OBJECT_STIFFNESS * depth * (1 + depth * steep)
-                    stiffness = geo.OBJECT_STIFFNESS * (1 + 2 * depth * steep) if depth > 0.0 else 0.0
-                    k = h * stiffness
-                    push += 0.5 * k * (ux * z[VX + i] + uy * z[VY + i] + turn * z[VPHI + i])
+                    push += k * (ux * z[VX + i] + uy * z[VY + i] + turn * z[VPHI + i])
                     r[A + i] += k * ux * ux
                     r[A + LANES + i] += k * ux * uy
                     r[A + 2 * LANES + i] += k * ux * turn
@@ -136,7 +141,7 @@ def touch(q, s, h, objects):
                     r[F + 2 * LANES + i] += push * turn
 
 
-@njit(**FLAGS)
+@kernel
 def eliminate(q, s, muscle, h, alive):
     """Walk the segments from the head: add the four elements of each, then eliminate its first rod (block Gauss)."""
     for seg in range(_SEGMENTS):
@@ -231,7 +236,7 @@ def eliminate(q, s, muscle, h, alive):
             r[RECORD + F + 2 * LANES + i] += fq + (xq * u0 + yq * u1 - pq * u2)
 
 
-@njit(**FLAGS)
+@kernel
 def substitute(s, alive):
     """Solve for the tail's velocity and walk back to the head."""
     r = s[(_RODS - 1) * RECORD :]
@@ -256,7 +261,7 @@ def substitute(s, alive):
             alive[i] = alive[i] if fine else 0.0
 
 
-@njit(**FLAGS)
+@kernel
 def move(q, s, h, alive):
     """Take the step where the body is physical; elsewhere keep the last physical state, at rest."""
     for rod in range(_RODS):
@@ -272,7 +277,7 @@ def move(q, s, h, alive):
             z[VX + i], z[VY + i], z[VPHI + i] = u0, u1, u2
 
 
-@njit(**FLAGS)
+@kernel
 def step_block(q, s, muscle, h, along, across, objects, alive):
     """One step of a block of 16 bodies, q, with scratch array s and muscle rows (side, segment, lane)."""
     place(q, s, h, along, across)
@@ -283,7 +288,7 @@ def step_block(q, s, muscle, h, along, across, objects, alive):
     move(q, s, h, alive)
 
 
-@njit(**FLAGS)
+@kernel
 def _advance_share(s, share, shares, blocks, alive, muscle, h, substeps, along, across, objects):
     """Advance every block whose number leaves a remainder of `share`."""
     rows = s[MUSCLE:]
@@ -296,13 +301,13 @@ def _advance_share(s, share, shares, blocks, alive, muscle, h, substeps, along, 
             step_block(blocks[n], s, rows, h, along, across, objects, alive[n])
 
 
-@njit(**FLAGS)
+@kernel
 def advance(scratch, blocks, alive, muscle, h, substeps, along, across, objects):
     """Advance blocks (n, 49 * 6 * 16) in place by substeps of h under muscle (n, 16 * 2 * 48), on the calling thread."""
     _advance_share(scratch[0], 0, 1, blocks, alive, muscle, h, substeps, along, across, objects)
 
 
-@njit(**FLAGS, parallel=True)
+@kernel(parallel=True)
 def advance_parallel(scratch, blocks, alive, muscle, h, substeps, along, across, objects):
     """`advance` on one of numba's threads for each row of scratch (threads, SCRATCH); the same result to the last bit."""
     for share in prange(len(scratch)):

@@ -6,10 +6,10 @@ sums it over its own segments and the ones behind it, with gains that make up fo
 """
 
 import numpy as np
-from numba import njit
 
 from . import geometry as geo
-from .mechanics import FLAGS, LANES, PHI, STATE, X, Y, sine_cosine
+from .kernel import kernel
+from .mechanics import LANES, PHI, STATE, X, Y, sine_cosine
 
 UNITS = 12
 SEGMENTS_PER_UNIT = geo.SEGMENTS // UNITS
@@ -53,7 +53,7 @@ def unit_stretch(stretch: np.ndarray, asymmetric: bool = False) -> np.ndarray:
     return stretch @ UNIT_WEIGHTS.T
 
 
-@njit(**FLAGS)
+@kernel
 def stretch_block(q, out):
     """`segment_stretch` of a block of 16 bodies, into rows (side, segment, lane)."""
     ends = np.empty(4 * LANES)  # x and y of the dorsal, then of the ventral end of the rod before

@@ -1,0 +1,139 @@
+"""`Body`: determinism, failure, vector code, and what it refuses."""
+
+import re
+
+import numba
+import numpy as np
+import pytest
+from test_exactness import bent_bodies
+
+import wormsim
+from wormsim import geometry as geo
+from wormsim import kernel, mechanics
+
+
+def run(states, muscle, steps=20, **options):
+    body = wormsim.Body.from_state(states, **options)
+    for _ in range(steps):
+        body.step(muscle)
+    return body
+
+
+@pytest.fixture
+def threads():
+    """Set numba's threads, and put them back."""
+    before = numba.get_num_threads()
+    yield numba.set_num_threads
+    numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize("medium", [1.0, 0.0])
+def test_bitwise_the_same_for_any_threads_and_particle_count(threads, medium):
+    states, muscle = bent_bodies(70), np.random.default_rng(0).uniform(0, 0.6, (70, 2, geo.SEGMENTS))
+    posts = wormsim.square_posts(0.5, 0.05)
+    whole = run(states, muscle, medium=medium, objects=posts)
+    for count in sorted({1, min(2, numba.config.NUMBA_NUM_THREADS), numba.config.NUMBA_NUM_THREADS}):
+        threads(count)
+        again = run(states, muscle, medium=medium, objects=posts)
+        assert (again.state == whole.state).all() and (again.velocity == whole.velocity).all()
+    for part in (slice(0, 1), slice(5, 12), slice(3, 36), slice(16, 70)):
+        few = run(states[part], muscle[part], medium=medium, objects=posts)
+        assert (few.state == whole.state[part]).all()
+
+
+def test_a_failed_body_is_frozen_and_its_neighbours_go_on():
+    states, muscle = bent_bodies(20), np.full((20, 2, geo.SEGMENTS), 0.2)
+    muscle[7, 0] = 30.0  # far beyond what a muscle does
+    body, alone = run(states, muscle), run(np.delete(states, 7, 0), np.delete(muscle, 7, 0))
+    assert not body.ok[7] and body.ok.sum() == 19
+    assert np.isfinite(body.state).all() and (body.velocity[7] == 0).all()
+    frozen = body.state[7]
+    body.step(np.zeros_like(muscle))
+    assert (body.state[7] == frozen).all()
+    alone.step(np.zeros((19, 2, geo.SEGMENTS)))
+    assert (np.delete(body.state, 7, 0) == alone.state).all()
+
+
+def test_folded_bodies_are_not_ok():
+    states = geo.straight(3)
+    states[1, 24:, 2] += 1.2  # rods cross
+    body = wormsim.Body.from_state(states)
+    body.step(np.zeros((3, 2, geo.SEGMENTS)))
+    assert body.ok.tolist() == [True, False, True]
+    assert (body.state[1] == states[1]).all()
+
+
+def test_resuming_from_state_and_velocity_is_bitwise_the_same():
+    states, muscle = bent_bodies(5), np.full((5, 2, geo.SEGMENTS), 0.3)
+    straight_through = run(states, muscle, 20)
+    half = run(states, muscle, 10)
+    resumed = wormsim.Body.from_state(half.state, half.velocity, half.ok)
+    for _ in range(10):
+        resumed.step(muscle)
+    assert (resumed.state == straight_through.state).all()
+
+
+def test_the_kernel_is_vectorised():
+    """Packed arithmetic on 256 or 512 bits, in the loop that does most of the work."""
+    compiled = numba.njit(**{**kernel.FLAGS, "cache": False})(mechanics.eliminate.py_func)
+    vector = numba.float64[::1]
+    compiled.compile((vector, vector, vector, numba.float64, vector))
+    assembly = compiled.inspect_asm(compiled.signatures[0])
+    if not re.search(r"%[xyz]mm", assembly) or "avx2" not in numba.core.codegen.get_host_cpu_features():
+        pytest.skip("this processor has no AVX2")
+    packed = re.findall(r"v(?:f[n]?m(?:add|sub)\d+|mul|add|sub|div|sqrt)pd\s.*%[yz]mm", assembly)
+    assert len(packed) > 200
+
+
+def test_state_is_a_copy_that_cannot_be_written_by_mistake():
+    body = wormsim.Body(2)
+    with pytest.raises(ValueError, match="read-only"):
+        body.state[0, 0, 0] = 1.0
+    assert "2 particles" in repr(body)
+
+
+MUSCLE = np.zeros((2, 2, geo.SEGMENTS))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: wormsim.Body(0), "particles must be"),
+        (lambda: wormsim.Body(2.5), "particles must be"),
+        (lambda: wormsim.Body(medium=1.5), "medium must be a number from 0"),
+        (lambda: wormsim.Body(medium="mud"), "medium must be a number from 0 .water. to 1 .agar., got 'mud'"),
+        (lambda: wormsim.Body(medium=np.nan), "medium must be"),
+        (lambda: wormsim.Body(2).step(MUSCLE[:1]), r"muscle must have shape \(2, 2, 48\), got \(1, 2, 48\)"),
+        (lambda: wormsim.Body(2).step(MUSCLE, dt=-0.01), "dt must be a positive"),
+        (lambda: wormsim.Body(2).step(MUSCLE, dt=np.inf), "dt must be a positive"),
+        (lambda: wormsim.Body(2).step(MUSCLE, dt="soon"), "dt must be a positive"),
+        (lambda: wormsim.Body(2).step(MUSCLE, substeps=0), "substeps must be"),
+        (lambda: wormsim.Body(2).step(MUSCLE, substeps=1.5), "substeps must be"),
+        (lambda: wormsim.Body(2).step(MUSCLE * np.nan), r"muscle must be finite, but muscle\[0, 0, 0\] is nan"),
+        (lambda: wormsim.Body(2).step("flex"), "muscle must be an array of numbers"),
+        (lambda: wormsim.Body.from_state(np.zeros((2, 48, 3))), r"state must have shape \(2, 49, 3\)"),
+        (lambda: wormsim.Body.from_state(np.full((1, 49, 3), np.inf)), "state must be finite"),
+        (lambda: wormsim.Body(objects=[[0, 0]]), "objects must be rows of x, y, radius"),
+        (lambda: wormsim.Body(objects=[[0, 0, -1]]), "objects must have a positive radius"),
+        (lambda: wormsim.Body(objects=[[0, 0, 1], [5, 5, 1], [0.5, 0, 1]]), r"objects\[0\] and objects\[2\] do"),
+        (lambda: wormsim.crawl(-1), "seconds must be"),
+        (lambda: wormsim.crawl(1, proprioception=np.nan), "proprioception must be"),
+        (lambda: wormsim.square_posts(spacing=0.1, radius=0.1), "spacing must exceed"),
+        (lambda: wormsim.gait(wormsim.crawl(0.1), skip=5), "skip must leave"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("posts", [wormsim.square_posts, wormsim.hexagonal_posts, wormsim.random_posts])
+def test_post_arrays_leave_room_for_the_worm(posts):
+    array = posts(0.4, 0.1, 3.0)
+    gaps = np.hypot(*(array[:, None] - array[None])[..., :2].transpose(2, 0, 1)) + np.eye(len(array))
+    assert len(array) > 20 and gaps.min() >= 0.2
+    worm = wormsim.crawl(2, objects=array)
+    assert worm.attrs["ok"] == 1
+    ends = worm["body"].values[..., :2]
+    depth = array[:, 2] - np.hypot(*(ends[:, :, None] - array[:, :2]).transpose(3, 0, 1, 2))
+    assert depth.max() < 0.01

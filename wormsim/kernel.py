@@ -1,0 +1,35 @@
+"""How the project's kernels are compiled: one decorator, so that all of them are fast in the same way and never out of date."""
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+numba.config.SLP_VECTORIZE = 1  # a quarter faster: LLVM packs straight-line code too
+
+# Fused multiply-adds and nothing else that changes results: no reordering. Division by zero gives inf, not an exception, which
+# would keep LLVM from vectorising.
+FLAGS = {"fastmath": {"contract"}, "error_model": "numpy", "cache": True, "nogil": True}
+
+
+@functools.cache
+def _fingerprint(folder: Path) -> str:
+    """A hash of all Python files of this package and of another."""
+    files = sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("**/*.py")})
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def kernel(function: Callable | None = None, **options: Any) -> Any:
+    """Compile a function with numba, cached on disk until any file that it may use changes.
+
+    numba's own cache looks only at the file with the function itself, and so goes on using old code, and old constants, from the
+    others. Options are numba's, on top of `FLAGS`.
+    """
+    if function is None:
+        return functools.partial(kernel, **options)
+    compiled = numba.njit(**FLAGS, **options)(function)
+    compiled._cache._cache_file._source_stamp = _fingerprint(Path(function.__code__.co_filename).parent)
+    return compiled
