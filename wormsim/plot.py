@@ -7,6 +7,7 @@ works in a notebook, in a saved page and in an app alike. `kymograph` gives a Ho
 from importlib.resources import files
 
 import holoviews as hv
+import holoviews.plotting.bokeh  # lets kymograph set its options before a notebook loads the extension
 import numpy as np
 import xarray as xr
 from bokeh.io import output_notebook
@@ -117,11 +118,9 @@ def _first_frame(body: np.ndarray, muscle: np.ndarray) -> tuple[ColumnDataSource
 def kymograph(dataset: xr.Dataset, title: str = "") -> hv.Image:
     """Curvature of the body as a HoloViews image: time across, head at the top."""
     image = curvature(dataset["body"].values).T
-    start, end = float(dataset["time"][0]), float(dataset["time"][-1])
     limit = max(float(np.abs(image).max()), 1e-9)
     return hv.Image(
-        image[::-1],
-        bounds=(start, 0.0, end, 1.0),
+        (dataset["time"].values, np.linspace(0, 1, geo.RODS), image),
         kdims=[hv.Dimension("time", unit="s"), hv.Dimension("place", label="from head (0) to tail (1)")],
         vdims=hv.Dimension("curvature", unit="1/mm", range=(-limit, limit)),
     ).opts(cmap="RdBu_r", colorbar=True, width=640, height=240, invert_yaxis=True, title=title, tools=["hover"])
