@@ -36,21 +36,30 @@ def _step_microseconds(medium: float, threads: int, particles: int = 1600, steps
     """Microseconds for one body's step of 10 ms, all of `Body.step` included."""
     body = wormsim.Body(particles, medium)
     muscle = np.broadcast_to(muscle_wave(0.1), (particles, 2, geo.SEGMENTS)).copy()
+
+    def run() -> None:
+        for _ in range(steps):
+            body.step(muscle)
+
     before = numba.get_num_threads()
     numba.set_num_threads(threads)
     try:
         body.step(muscle)
-        quickest = _quickest(lambda: [body.step(muscle) for _ in range(steps)], repeats=15)
+        quickest = _quickest(run, repeats=15)
     finally:
         numba.set_num_threads(before)
     return 1e6 * quickest / (particles * steps)
 
 
 def _by_steps(muscles: np.ndarray, **solver: Any) -> np.ndarray:
-    """The state after steps of 10 ms under given muscles by scipy, which starts anew at each step, as in a closed loop it must."""
+    """The state after steps of 10 ms under given muscles by scipy, started anew at each step as a closed loop demands."""
     state = geo.straight()[0]
     for muscle in muscles:
-        state = reference.integrate(state, lambda t, held=muscle: held, STEP, **solver)
+
+        def held(t: float, muscle: np.ndarray = muscle) -> np.ndarray:
+            return muscle
+
+        state = reference.integrate(state, held, STEP, **solver)
     return state
 
 
@@ -127,7 +136,8 @@ def table(result: dict[str, Any]) -> str:
         for solver, entry in found["scipy"].items():
             note = "" if entry["as_good"] else "   given up: not as good, and slower than one that is"
             lines.append(
-                f"  {solver:7s} rtol {entry['rtol']:.0e}       {entry['us']:8.0f} us   error {entry['error_percent']:.4f} %{note}"
+                f"  {solver:7s} rtol {entry['rtol']:.0e}       {entry['us']:8.0f} us   "
+                f"error {entry['error_percent']:.4f} %{note}"
             )
         lines.append(
             f"  The kernel is {found['times_faster_one_thread']:.0f} times faster than the best on one thread, "

@@ -16,7 +16,7 @@ from . import __version__
 SCENES = {
     "On agar": dict(medium=1.0),
     "In water": dict(medium=0.0),
-    "In water, between posts": dict(medium=0.0, objects=wormsim.hexagonal_posts(spacing=0.5, radius=0.15, size=14)),
+    "In water, between posts": dict(medium=0.0, objects=wormsim.hexagonal_posts(spacing=0.4, radius=0.1, size=14)),
 }
 
 PAGE = """<!doctype html>
@@ -27,7 +27,8 @@ PAGE = """<!doctype html>
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 760px; margin: 2em auto; padding: 0 1em; color: #222 }}
 h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }}
-table {{ border-collapse: collapse }} th, td {{ padding: .25em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }}
+table {{ border-collapse: collapse }}
+th, td {{ padding: .25em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }}
 th:first-child, td:first-child {{ text-align: left }}
 </style>
 {resources}
@@ -49,7 +50,9 @@ head, the grey line the path of the body's centre.</p>
 """
 
 
-def write_demo(folder: str | Path = "demo", seconds: float = 10.0, progress: bool = True) -> tuple[Path, dict[str, wormsim.Gait]]:
+def write_demo(
+    folder: str | Path = "demo", seconds: float = 10.0, progress: bool = True
+) -> tuple[Path, dict[str, wormsim.Gait]]:
     """Let the worm crawl in three places, write `index.html` into a folder, and return its path and the gaits."""
     gaits, pictures = {}, {}
     for name, scene in tqdm(SCENES.items(), desc="crawling", unit="worm", disable=None if progress else True):
@@ -63,7 +66,13 @@ def write_demo(folder: str | Path = "demo", seconds: float = 10.0, progress: boo
         for name, gait in gaits.items()
     )
     scenes = "\n".join(f"<h2>{name}</h2>\n{part}" for name, part in parts.items())
-    text = PAGE.format(resources=Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).render(), rows=rows, scenes=scenes, script=script, version=__version__)
+    text = PAGE.format(
+        resources=Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).render(),
+        rows=rows,
+        scenes=scenes,
+        script=script,
+        version=__version__,
+    )
     return write_atomically(Path(folder) / "index.html", text), gaits
 
 

@@ -6,23 +6,10 @@ from typing import Any, Self
 import numba
 import numpy as np
 
+from . import check
 from . import geometry as geo
 from .mechanics import LANES, SCRATCH, advance, advance_parallel, from_blocks, to_blocks
 from .objects import check_objects
-
-
-def checked(name: str, value: object, shape: tuple[int, ...]) -> np.ndarray:
-    """The value as a finite float64 array of a shape, or an error that names the argument."""
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of numbers of shape {shape}, got {type(value).__name__}") from None
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    if not np.isfinite(array.sum()) and not np.isfinite(array).all():  # the sum is four times quicker
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite, but {name}[{', '.join(map(str, where))}] is {array[where]}")
-    return array
 
 
 def longest_step(medium: float, touching: bool = False) -> float:
@@ -57,11 +44,9 @@ class Body:
     """
 
     def __init__(self, particles: int = 1, medium: float = 1.0, objects: Sequence | np.ndarray = ()):
-        if isinstance(particles, bool) or not isinstance(particles, int | np.integer) or particles < 1:
-            raise ValueError(f"particles must be a whole number of at least 1, got {particles!r}")
-        self.particles = int(particles)
-        self.medium = medium
+        self.particles = check.whole("particles", particles)
         self.drag = geo.drag(medium)
+        self.medium = float(medium)
         self.objects = check_objects(objects)
         self._set(geo.straight(self.particles), np.zeros((self.particles, geo.RODS, 3)), np.ones(self.particles, bool))
 
@@ -81,9 +66,9 @@ class Body:
         """Put all bodies into given states, as in `from_state`."""
         shape = (self.particles, geo.RODS, 3)
         self._set(
-            checked("state", state, shape),
-            checked("velocity", np.zeros(shape) if velocity is None else velocity, shape),
-            checked("ok", np.ones(self.particles) if ok is None else ok, (self.particles,)).astype(bool),
+            check.array("state", state, shape),
+            check.array("velocity", np.zeros(shape) if velocity is None else velocity, shape),
+            check.array("ok", np.ones(self.particles) if ok is None else ok, (self.particles,)).astype(bool),
         )
 
     @property
@@ -114,14 +99,11 @@ class Body:
         substeps
             Solves in this step; by default as many as the medium needs (see `longest_step`).
         """
-        muscle = checked("muscle", muscle, (self.particles, 2, geo.SEGMENTS))
-        if not (np.isscalar(dt) and np.isreal(dt) and np.isfinite(dt) and dt > 0):
-            raise ValueError(f"dt must be a positive number of seconds, got {dt!r}")
+        muscle = check.array("muscle", muscle, (self.particles, 2, geo.SEGMENTS))
+        dt = check.number("dt", dt, "a positive number of seconds", lambda seconds: seconds > 0)
         if substeps is None:
             substeps = default_substeps(dt, self.medium, len(self.objects) > 0)
-        if isinstance(substeps, bool) or not isinstance(substeps, int | np.integer) or substeps < 1:
-            raise ValueError(f"substeps must be a whole number of at least 1, got {substeps!r}")
-        self._advance(muscle, float(dt), int(substeps))
+        self._advance(muscle, dt, check.whole("substeps", substeps))
 
     def _advance(self, muscle: np.ndarray, dt: float, substeps: int) -> None:
         missing = len(self._blocks) * LANES - self.particles  # the last block is filled up with bodies at rest
@@ -143,4 +125,7 @@ class Body:
 
     def __repr__(self) -> str:
         failed = self.particles - int(self.ok.sum())
-        return f"<{type(self).__name__}: {self.particles} particles, medium {self.medium}, {len(self.objects)} objects, {failed} failed>"
+        return (
+            f"<{type(self).__name__}: {self.particles} particles, medium {self.medium}, {len(self.objects)} objects, "
+            f"{failed} failed>"
+        )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
+from . import check
 from . import geometry as geo
 from .body import Body, default_substeps
 from .kernel import kernel
@@ -66,9 +67,7 @@ def _run(block, neuron, updates, substeps, along, across, objects, proprioceptio
                 to_dorsal = TONIC + proprioception * feel[i]
                 to_ventral = TONIC + proprioception * feel[LANES + i] + 0.5 - dorsal
                 neuron[unit * LANES + i] = 1.0 if to_dorsal > THRESHOLD + HYSTERESIS * (0.5 - dorsal) else 0.0
-                neuron[(UNITS + unit) * LANES + i] = (
-                    1.0 if to_ventral > THRESHOLD + HYSTERESIS * (0.5 - ventral) else 0.0
-                )
+                neuron[(UNITS + unit) * LANES + i] = 1.0 if to_ventral > THRESHOLD + HYSTERESIS * (0.5 - ventral) else 0.0
         for segment in range(geo.SEGMENTS):
             unit = segment // SEGMENTS_PER_UNIT
             gain = geo.NEUROMUSCULAR_GAIN[segment]
@@ -114,15 +113,14 @@ def crawl(
 
     Returns
     -------
-    Dataset with `body` (time, rod, coord) in mm and rad, `muscle` and `stretch` (time, side, segment), `neuron` (time, side, unit)
-    and `objects` (object, coord = x, y, radius) in mm.
+    Dataset with `body` (time, rod, coord) in mm and rad, `muscle` and `stretch` (time, side, segment), `neuron` (time, side,
+    unit) and `objects` (object, shape = x, y, radius) in mm.
     """
-    if not (np.isscalar(seconds) and np.isreal(seconds) and np.isfinite(seconds) and seconds >= PERIOD * RECORD_EVERY):
-        raise ValueError(f"seconds must be a number of at least {PERIOD * RECORD_EVERY}, got {seconds!r}")
-    if not (np.isscalar(proprioception) and np.isfinite(proprioception)):
-        raise ValueError(f"proprioception must be a finite number, got {proprioception!r}")
+    frame = PERIOD * RECORD_EVERY
+    seconds = check.number("seconds", seconds, f"a number of at least {frame}", lambda s: s >= frame)
+    proprioception = check.number("proprioception", proprioception, "a finite number", lambda _: True)
     body = Body(1, medium, objects)
-    frames = int(round(seconds / (PERIOD * RECORD_EVERY)))
+    frames = round(seconds / frame)
     neuron = np.zeros((2, UNITS))
     neuron[0] = 1.0 if seed is None else np.random.default_rng(seed).integers(0, 2, UNITS)
     neuron[1] = 1.0 - neuron[0]
@@ -132,9 +130,7 @@ def crawl(
     lanes = np.repeat(neuron.reshape(-1), LANES)
     updates = frames * RECORD_EVERY
     substeps = default_substeps(PERIOD, body.medium, len(body.objects) > 0)
-    ok = _run(
-        body._blocks[0], lanes, updates, substeps, *body.drag, body.objects, float(proprioception), bodies, muscles, neurons
-    )
+    ok = _run(body._blocks[0], lanes, updates, substeps, *body.drag, body.objects, proprioception, bodies, muscles, neurons)
     return xr.Dataset(
         {
             "body": (("time", "rod", "coord"), bodies, {"units": "mm, mm, rad"}),
@@ -144,10 +140,15 @@ def crawl(
             "objects": (("object", "shape"), body.objects, {"units": "mm"}),
         },
         coords={
-            "time": ("time", np.arange(frames + 1) * PERIOD * RECORD_EVERY, {"units": "s"}),
+            "time": ("time", np.arange(frames + 1) * frame, {"units": "s"}),
             "coord": ["x", "y", "phi"],
             "side": ["dorsal", "ventral"],
             "shape": ["x", "y", "radius"],
         },
-        attrs={"medium": float(medium), "proprioception": float(proprioception), "seed": -1 if seed is None else seed, "ok": int(ok)},
+        attrs={
+            "medium": body.medium,
+            "proprioception": proprioception,
+            "seed": -1 if seed is None else seed,
+            "ok": int(ok),
+        },
     )

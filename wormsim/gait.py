@@ -79,7 +79,7 @@ def gait(dataset: xr.Dataset, skip: float | None = None) -> Gait:
     slope = np.polyfit(place[middle], phase[middle], 1, w=np.abs(amplitude[middle]))[0]
 
     centre = body[:, :, :2].mean(axis=1)
-    period = min(int(round(1 / (frequency * step))), len(time) - 1)
+    period = min(round(1 / (frequency * step)), len(time) - 1)
     travelled = np.hypot(*(centre[period:] - centre[:-period]).T) / (period * step)
 
     # Sideways displacement from each frame's long axis.

@@ -9,6 +9,8 @@ values carry over unchanged.
 
 import numpy as np
 
+from . import check
+
 RODS = 49
 SEGMENTS = 48
 LENGTH = 1.0  # mm, an adult worm
@@ -48,12 +50,7 @@ NEUROMUSCULAR_GAIN[0] /= 1.5
 
 def drag(medium: float) -> tuple[float, float]:
     """Drag of one rod along and across the body, kg/s, in a medium from 0 (water) to 1 (agar)."""
-    try:
-        value = float(medium)
-    except (TypeError, ValueError):
-        value = np.nan
-    if not 0 <= value <= 1:
-        raise ValueError(f"medium must be a number from 0 (water) to 1 (agar), got {medium!r}")
+    value = check.number("medium", medium, "a number from 0 (water) to 1 (agar)", lambda m: 0 <= m <= 1)
     along, across = (water + value * (agar - water) for water, agar in zip(WATER_DRAG, AGAR_DRAG, strict=True))
     return along / (2 * RODS), across / (2 * RODS)
 

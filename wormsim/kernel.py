@@ -25,8 +25,8 @@ def _fingerprint(folder: Path) -> str:
 def kernel(function: Callable | None = None, **options: Any) -> Any:
     """Compile a function with numba, cached on disk until any file that it may use changes.
 
-    numba's own cache looks only at the file with the function itself, and so goes on using old code, and old constants, from the
-    others. Options are numba's, on top of `FLAGS`.
+    numba's own cache looks only at the file with the function itself, and so goes on using old code, and old constants, from
+    the others. Options are numba's, on top of `FLAGS`.
     """
     if function is None:
         return functools.partial(kernel, **options)

@@ -29,6 +29,8 @@ LANES = 16
 # than 10 m/s or 10,000 rad/s.
 NARROWEST, WIDEST, FASTEST = 0.1 * geo.SEGMENT_LENGTH, 3 * geo.SEGMENT_LENGTH, 1e4
 
+REACH = 0.2  # mm around a body within which objects are looked at: its half width, and as far as an end moves in a step
+
 # Rows of a rod's state: position and the last step's velocity.
 X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
 STATE = 6 * LANES
@@ -96,11 +98,29 @@ def place(q, s, h, along, across):
 
 
 @kernel
+def within_reach(q, objects):
+    """Those of the objects that touch the rectangle around all bodies in a block, with a margin for a fast step."""
+    left, right, low, high = np.inf, -np.inf, np.inf, -np.inf
+    for rod in range(_RODS):
+        z = q[rod * STATE : (rod + 1) * STATE]
+        for i in range(LANES):
+            left, right, low, high = min(left, z[X + i]), max(right, z[X + i]), min(low, z[Y + i]), max(high, z[Y + i])
+    reached = np.empty_like(objects)
+    count = 0
+    for o in range(len(objects)):
+        x, y, margin = objects[o, 0], objects[o, 1], objects[o, 2] + REACH
+        if left - margin < x < right + margin and low - margin < y < high + margin:
+            reached[count] = objects[o]
+            count += 1
+    return reached[:count]
+
+
+@kernel
 def touch(q, s, h, objects):
     """Add the push of the objects on the rod ends that would be inside them at the end of the step.
 
-    With depth p there and its push P(p), the end feels P + h P' (g . v) - h P' (g . w): backward Euler, whose last term goes into
-    the matrix.
+    With depth p there and its push P(p), the end feels P + h P' (g . v) - h P' (g . w): backward Euler, whose last term goes
+    into the matrix.
     """
     place = np.empty(4 * LANES)  # where the rod would be: x, y, and its arm
     for rod in range(_RODS):
@@ -282,7 +302,7 @@ def step_block(q, s, muscle, h, along, across, objects, alive):
     """One step of a block of 16 bodies, q, with scratch array s and muscle rows (side, segment, lane)."""
     place(q, s, h, along, across)
     if len(objects):
-        touch(q, s, h, objects)
+        touch(q, s, h, within_reach(q, objects))
     eliminate(q, s, muscle, h, alive)
     substitute(s, alive)
     move(q, s, h, alive)

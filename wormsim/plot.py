@@ -1,7 +1,8 @@
 """Pictures of the body: `animate` plays it, `kymograph` shows its curvature over time and along the worm.
 
-`animate` gives a Bokeh layout that holds all its frames and plays them in the browser: no kernel and no network are needed, so it
-works in a notebook, in a saved page and in an app alike. `kymograph` gives a HoloViews image. In a notebook call `notebook()` once.
+`animate` gives a Bokeh layout that holds all its frames and plays them in the browser: no kernel and no network are needed, so
+it works in a notebook, in a saved page and in an app alike. `kymograph` gives a HoloViews image. In a notebook call
+`notebook()` once, then `show` either.
 """
 
 from importlib.resources import files
@@ -9,24 +10,40 @@ from importlib.resources import files
 import holoviews as hv
 import holoviews.plotting.bokeh  # lets kymograph set its options before a notebook loads the extension
 import numpy as np
+import panel as pn
 import xarray as xr
-from bokeh.io import output_notebook
 from bokeh.layouts import column, row
 from bokeh.models import ColumnDataSource, CustomJS, LayoutDOM, LinearColorMapper, Range1d, Slider, Toggle
 from bokeh.plotting import figure
-from bokeh.resources import INLINE
 
 from . import geometry as geo
 from .gait import curvature
 
-RELAXED_TO_ACTIVE = ["#d9d4c5", "#dcc3a6", "#dfb188", "#e19c6b", "#e28552", "#df6c3f", "#d75034", "#c8342e", "#b1162a", "#930025"]
+RELAXED_TO_ACTIVE = [
+    "#d9d4c5",
+    "#dcc3a6",
+    "#dfb188",
+    "#e19c6b",
+    "#e28552",
+    "#df6c3f",
+    "#d75034",
+    "#c8342e",
+    "#b1162a",
+    "#930025",
+]
 POST, TRAIL, HEAD = "#8fa3ad", "#b8b8b8", "#222222"
 
 
 def notebook() -> None:
-    """Make Bokeh and HoloViews draw in this notebook, without a network."""
-    output_notebook(INLINE, hide_banner=True)
-    hv.extension("bokeh", inline=True, logo=False)
+    """Make a notebook ready to draw, without a network; in a cell of its own, before the first picture."""
+    pn.extension(inline=True)
+
+
+def show(picture: LayoutDOM | hv.core.Dimensioned) -> pn.viewable.Viewable:
+    """A picture, from Bokeh or HoloViews, as something that a notebook displays without asking a network for styles."""
+    if isinstance(picture, LayoutDOM):
+        return pn.pane.Bokeh(picture)
+    return pn.pane.HoloViews(picture, widget_location="bottom")
 
 
 def animate(dataset: xr.Dataset, frames_per_second: float = 30, width: int = 640, title: str = "") -> LayoutDOM:
@@ -46,7 +63,7 @@ def animate(dataset: xr.Dataset, frames_per_second: float = 30, width: int = 640
     time = dataset["time"].values
     if len(time) < 2:
         raise ValueError("dataset must hold at least two frames to animate")
-    every = max(1, int(round(1 / (frames_per_second * (time[1] - time[0])))))
+    every = max(1, round(1 / (frames_per_second * (time[1] - time[0]))))
     time, body = time[::every], dataset["body"].values[::every].astype(np.float32)
     muscle = dataset["muscle"].values[::every] if "muscle" in dataset else np.zeros((len(time), 2, geo.SEGMENTS))
     objects = dataset["objects"].values if "objects" in dataset else np.empty((0, 3))
@@ -80,7 +97,9 @@ def animate(dataset: xr.Dataset, frames_per_second: float = 30, width: int = 640
     picture.scatter("x", "y", source=head, size=5, color=HEAD)
 
     step = float(time[1] - time[0])
-    slider = Slider(start=0, end=float(time[-1] - time[0]), value=0, step=step, title="time (s)", format="0.00", width=width - 160)
+    slider = Slider(
+        start=0, end=float(time[-1] - time[0]), value=0, step=step, title="time (s)", format="0.00", width=width - 160
+    )
     play = Toggle(label="play", width=100)
     draw = CustomJS(
         args={
@@ -117,6 +136,9 @@ def _first_frame(body: np.ndarray, muscle: np.ndarray) -> tuple[ColumnDataSource
 
 def kymograph(dataset: xr.Dataset, title: str = "") -> hv.Image:
     """Curvature of the body as a HoloViews image: time across, head at the top."""
+    dataset = dataset.isel(
+        time=slice(None, None, max(1, dataset.sizes["time"] // 600))
+    )  # more than the picture's pixels is waste
     image = curvature(dataset["body"].values).T
     limit = max(float(np.abs(image).max()), 1e-9)
     return hv.Image(

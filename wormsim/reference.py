@@ -13,6 +13,7 @@ The matrix in (1) is symmetric, positive definite and block tridiagonal. In velo
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -50,7 +51,7 @@ def tension(length: np.ndarray, muscle: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.concatenate([lateral, diagonal]), damping
 
 
-def contact(state: np.ndarray, objects: np.ndarray) -> np.ndarray:
+def contact(state: np.ndarray, objects: np.ndarray | tuple) -> np.ndarray:
     """Generalised force (49, 3) of round objects (n, 3: x, y, radius) on the rod ends inside them."""
     force = np.zeros((geo.RODS, 3))
     cosine, sine = np.cos(state[:, 2]), np.sin(state[:, 2])
@@ -101,7 +102,7 @@ def integrate(
     seconds: float,
     medium: float = 1.0,
     objects: np.ndarray | tuple = (),
-    **solver,
+    **solver: Any,
 ) -> np.ndarray:
     """State (49, 3) after some seconds under muscle(t), by scipy's solve_ivp; solver options are its own."""
 

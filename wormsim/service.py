@@ -51,7 +51,6 @@ def step_body(body: Body, muscle: np.ndarray, dt: float, substeps: int) -> None:
     body.step(muscle, dt, substeps)
 
 
-
 def answer(frames: Sequence[bytes], step: Step = step_body) -> list[bytes]:
     """The frames that answer a request's frames; never an exception."""
     number = 0
@@ -208,7 +207,7 @@ class RemoteBody(Body):
         self.address = address
         self.timeout = timeout
         self._number = 0
-        self._socket = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket: zmq.Socket = zmq.Context.instance().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IPV6, "[" in address)
         try:
@@ -223,7 +222,9 @@ class RemoteBody(Body):
         state, velocity, ok = self._ask(STEP, substeps, dt, *arrays)
         shape = (self.particles, geo.RODS, 3)
         self.restore(
-            np.frombuffer(state, "<f8").reshape(shape), np.frombuffer(velocity, "<f8").reshape(shape), np.frombuffer(ok, np.uint8)
+            np.frombuffer(state, "<f8").reshape(shape),
+            np.frombuffer(velocity, "<f8").reshape(shape),
+            np.frombuffer(ok, np.uint8),
         )
 
     def _ask(self, kind: int, substeps: int = 0, dt: float = 0.0, *arrays: np.ndarray) -> list[bytes]:

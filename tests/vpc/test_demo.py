@@ -23,7 +23,9 @@ def page(chromium, tmp_path_factory):
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 900, "height": 2200})
         page.complaints, page.requests = [], []
-        page.on("console", lambda message: page.complaints.append(message.text) if message.type in ("error", "warning") else None)
+        page.on(
+            "console", lambda message: page.complaints.append(message.text) if message.type in ("error", "warning") else None
+        )
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("request", lambda request: page.requests.append(request.url))
         page.goto(path.as_uri())
@@ -58,7 +60,9 @@ def test_three_worms_play(page):
 
 def test_the_browser_draws_what_python_draws(page):
     """draw.js at time 0 gives the outline that Python puts there to begin with."""
-    page.evaluate("for (const m of Bokeh.documents[0].all_models.values()) if (m.type == 'Slider') { m.value = 1; m.value = 0 }")
+    page.evaluate(
+        "for (const m of Bokeh.documents[0].all_models.values()) if (m.type == 'Slider') { m.value = 1; m.value = 0 }"
+    )
     drawn = models(page, "filter(m => m.data && m.data.xs).map(m => [m.data.xs, m.data.ys])")
     centre = np.arange(wormsim.geometry.RODS) * wormsim.geometry.SEGMENT_LENGTH
     for xs, ys in drawn:

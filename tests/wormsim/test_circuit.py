@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import wormsim
 from wormsim import circuit
@@ -58,7 +59,7 @@ def test_gait_of_a_made_up_wave():
     body = np.empty((len(time), geo.RODS, 3))
     body[..., 0], body[..., 1] = place + 0.25 * time[:, None], 0.05 * np.sin(phase)
     body[..., 2] = np.pi / 2 + np.cos(phase)
-    found = wormsim.gait(wormsim.crawl(0.1).drop_dims(["time", "segment", "unit"]).assign(body=(("time", "rod", "coord"), body)).assign_coords(time=time))  # fmt: skip
+    found = wormsim.gait(xr.Dataset({"body": (("time", "rod", "coord"), body)}, coords={"time": time}))
     assert found.frequency == pytest.approx(0.7, rel=0.01)
     assert found.wavelength == pytest.approx(0.8, rel=0.01)
     assert found.speed == pytest.approx(0.25, rel=0.01)

@@ -52,7 +52,9 @@ def test_stretch_in_blocks_equals_the_plain_one():
     states = bent_bodies(16)
     rows = np.empty(2 * geo.SEGMENTS * mechanics.LANES)
     wormsim.stretch.stretch_block(mechanics.to_blocks(states, np.zeros_like(states))[0], rows)
-    np.testing.assert_allclose(rows.reshape(2, geo.SEGMENTS, -1).transpose(2, 0, 1), wormsim.segment_stretch(states), atol=1e-12)
+    np.testing.assert_allclose(
+        rows.reshape(2, geo.SEGMENTS, -1).transpose(2, 0, 1), wormsim.segment_stretch(states), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("medium", [1.0, 0.0])

@@ -121,3 +121,14 @@ def test_without_proprioception_there_is_no_gait():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_gait_does_not_depend_on_the_start(seed):
     assert wormsim.gait(wormsim.crawl(30, seed=seed)).frequency == pytest.approx(0.403, rel=0.02)
+
+
+def test_posts_help_a_worm_in_water():
+    """Net progress between posts at the right distance is several times that in open water."""
+
+    def progress(worm) -> float:
+        centre = worm["body"].values[:, :, :2].mean(axis=1)
+        return float(np.hypot(*(centre[-1] - centre[200])) / 8)
+
+    free, among = (wormsim.crawl(10, 0.0, posts) for posts in ((), wormsim.hexagonal_posts(spacing=0.4, radius=0.1, size=12)))
+    assert progress(among) > 3 * progress(free)
