@@ -16,7 +16,7 @@ from . import __version__
 SCENES = {
     "On agar": dict(medium=1.0),
     "In water": dict(medium=0.0),
-    "In water, between posts": dict(medium=0.0, objects=wormsim.hexagonal_posts(spacing=0.4, radius=0.1, size=14)),
+    "In water, between posts": dict(medium=0.0, objects=wormsim.hexagonal_posts(spacing=0.4, radius=0.1, size=18)),
 }
 
 PAGE = """<!doctype html>
@@ -25,7 +25,7 @@ PAGE = """<!doctype html>
 <meta charset="utf-8">
 <title>The Virtual Patch Clamp: a body that crawls</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 760px; margin: 2em auto; padding: 0 1em; color: #222 }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 820px; margin: 2em auto; padding: 0 1em; color: #222 }}
 h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }}
 table {{ border-collapse: collapse }}
 th, td {{ padding: .25em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }}
@@ -66,8 +66,11 @@ def write_demo(
         for name, gait in gaits.items()
     )
     scenes = "\n".join(f"<h2>{name}</h2>\n{part}" for name, part in parts.items())
+    # Only Bokeh's own scripts: its render() would add links of other packages that happen to be loaded.
+    scripts = Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).js_raw
+    resources = "\n".join(f"<script>\n{text}\n</script>" for text in scripts)
     text = PAGE.format(
-        resources=Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).render(),
+        resources=resources,
         rows=rows,
         scenes=scenes,
         script=script,

@@ -156,6 +156,8 @@ class Service:
                 if self._clients in ready:
                     pool.submit(self._work, self._clients.recv_multipart())
                     pending += 1
+        while self._done.poll(0):  # what the workers finished meanwhile
+            self._clients.send_multipart(self._done.recv_multipart())
         self._context.destroy(linger=1000)
 
     def _prepare_worker(self) -> None:
