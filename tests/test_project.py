@@ -33,8 +33,8 @@ def test_environment_binder_and_pyproject_agree():
     assert environment["name"] == PROJECT["name"]
     python = next(entry for entry in environment["dependencies"] if entry.startswith("python="))
     assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
-    # Binder looks only into binder/ when that exists.
-    assert (ROOT / "binder" / "environment.yml").resolve() == (ROOT / "environment.yml").resolve()
+    # Binder looks only into binder/ when that exists, and may not follow links.
+    assert (ROOT / "binder" / "environment.yml").read_text() == (ROOT / "environment.yml").read_text()
     build, start = ((ROOT / "binder" / name).read_text() for name in ("postBuild", "start"))
     assert "--require-hashes -r requirements.lock" in build and "--no-deps -e ." in build
     assert re.findall("NUMBA_CPU_.*", build) == re.findall("NUMBA_CPU_.*", start) != []
