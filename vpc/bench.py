@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba
@@ -74,13 +75,13 @@ def body(seconds: float = 5.0, progress: bool = True) -> dict[str, Any]:
     Each solver runs at tightening tolerances until its worst rod ends as near to the true place as the kernel's does, or until
     it has become half as slow again as another that is as good.
     """
-    threads = numba.config.NUMBA_NUM_THREADS
+    threads = min(2, numba.config.NUMBA_NUM_THREADS)
     # Each way with its loosest useful tolerance: with free steps, explicit solvers are unstable at looser ones.
     ways = {"by_steps": (_by_steps, 1e-1), "in_one_call": (_in_one_call, 1e-3)}
     bar = tqdm(total=3 + len(ways) * (1 + len(SOLVERS)), desc="measuring", disable=None if progress else True)
-    result: dict[str, Any] = {"threads": threads}
-    for name, medium, count in (("agar", 1.0, 1), ("agar", 1.0, threads), ("water", 0.0, 1)):
-        result[f"{name}_us_{'one' if count == 1 else 'all'}_threads"] = _step_microseconds(medium, count)
+    result: dict[str, Any] = {"threads": threads, "seconds": seconds}
+    for name, medium, count in (("agar_us", 1.0, 1), ("agar_us_threads", 1.0, threads), ("water_us", 0.0, 1)):
+        result[name] = _step_microseconds(medium, count)
         bar.update()
 
     muscles = np.array([muscle_wave(STEP * (step + 0.5)) for step in range(round(seconds / STEP))])
@@ -102,6 +103,9 @@ def body(seconds: float = 5.0, progress: bool = True) -> dict[str, Any]:
                 begin = time.perf_counter()
                 end = solve(muscles, method=solver, rtol=tolerance, atol=tolerance)
                 taken = 1e6 * (time.perf_counter() - begin) / len(muscles)
+                if taken < 1.5 * best:  # a candidate gets more tries, as the kernel does
+                    again = partial(solve, muscles, method=solver, rtol=tolerance, atol=tolerance)
+                    taken = min(taken, 1e6 * _quickest(again, repeats=2) / len(muscles))
                 as_good = error(end) <= kernel_error
                 if as_good or taken > 1.5 * best:
                     best = min(best, taken) if as_good else best
@@ -111,8 +115,8 @@ def body(seconds: float = 5.0, progress: bool = True) -> dict[str, Any]:
         result[way] = {
             "kernel_error_percent": kernel_error,
             "scipy": solvers,
-            "times_faster_one_thread": best / result["agar_us_one_threads"],
-            "times_faster_all_threads": best / result["agar_us_all_threads"],
+            "times_faster": best / result["agar_us"],
+            "times_faster_threads": best / result["agar_us_threads"],
         }
     bar.close()
     return result
@@ -120,12 +124,12 @@ def body(seconds: float = 5.0, progress: bool = True) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """The result of `body` for reading."""
-    one, many = result["agar_us_one_threads"], result["agar_us_all_threads"]
+    one, many = result["agar_us"], result["agar_us_threads"]
     lines = [
-        "One body, one step of 10 ms; errors are of the worst rod after 5 s on agar, in % of body length.",
+        f"One body, one step of 10 ms; errors are of the worst rod after {result['seconds']} s on agar, in % of body length.",
         f"  kernel, agar, 1 thread    {one:8.2f} us",
         f"  kernel, agar, {result['threads']} threads   {many:8.2f} us   {one / many:.2f} times one thread",
-        f"  kernel, water, 1 thread   {result['water_us_one_threads']:8.2f} us",
+        f"  kernel, water, 1 thread   {result['water_us']:8.2f} us",
     ]
     for way, heading in (
         ("by_steps", "scipy on the reference, muscles arriving step by step as from a nervous system"),
@@ -140,7 +144,7 @@ def table(result: dict[str, Any]) -> str:
                 f"error {entry['error_percent']:.4f} %{note}"
             )
         lines.append(
-            f"  The kernel is {found['times_faster_one_thread']:.0f} times faster than the best on one thread, "
-            f"{found['times_faster_all_threads']:.0f} times on {result['threads']}."
+            f"  The kernel is {found['times_faster']:.0f} times faster than the best on one thread, "
+            f"{found['times_faster_threads']:.0f} times on {result['threads']}."
         )
     return "\n".join(lines)

@@ -4,6 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import numpy as np
 from bokeh.embed import components
 from bokeh.resources import Resources
 from tqdm.auto import tqdm
@@ -51,20 +52,19 @@ head, the grey line the path of the body's centre.</p>
 
 
 def write_demo(
-    folder: str | Path = "demo", seconds: float = 10.0, progress: bool = True
+    folder: str | Path = "demo", seconds: float = 10.0, seed: int | None = None, progress: bool = True
 ) -> tuple[Path, dict[str, wormsim.Gait]]:
     """Let the worm crawl in three places, write `index.html` into a folder, and return its path and the gaits."""
     gaits, pictures = {}, {}
     for name, scene in tqdm(SCENES.items(), desc="crawling", unit="worm", disable=None if progress else True):
-        worm = wormsim.crawl(seconds, **scene)
+        worm = wormsim.crawl(seconds, seed=seed, **scene)
         gaits[name] = wormsim.gait(worm)
         pictures[name] = plot.animate(worm, title=f"{name}: {gaits[name].speed:.2f} mm/s")
     script, parts = components(pictures)
-    rows = "\n".join(
-        f"<tr><td>{name}</td><td>{gait.frequency:.2f}</td><td>{gait.wavelength:.2f}</td>"
-        f"<td>{gait.speed:.3f}</td><td>{gait.amplitude:.3f}</td></tr>"
-        for name, gait in gaits.items()
-    )
+    rows = ""
+    for name, gait in gaits.items():
+        cells = [f"{value:.3g}" if np.isfinite(value) else "none" for value in gait[:4]]
+        rows += f"<tr><td>{name}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"
     scenes = "\n".join(f"<h2>{name}</h2>\n{part}" for name, part in parts.items())
     # Only Bokeh's own scripts: its render() would add links of other packages that happen to be loaded.
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).js_raw

@@ -9,12 +9,18 @@
 `wormsim.reference` has the equations; `wormsim.mechanics` the fast kernel; `wormsim.plot` draws.
 """
 
+from importlib import import_module
+from importlib.metadata import version
+from types import ModuleType
+
 from .body import Body
 from .circuit import crawl
 from .gait import Gait, curvature, gait
 from .objects import hexagonal_posts, random_posts, square_posts
 from .service import RemoteBody, Service, ServiceError
 from .stretch import segment_stretch, unit_stretch
+
+__version__ = version("virtual-patch-clamp")
 
 __all__ = [
     "Body",
@@ -31,3 +37,10 @@ __all__ = [
     "square_posts",
     "unit_stretch",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import `plot` and `reference` when they are first used: drawing libraries take seconds to load."""
+    if name in ("plot", "reference"):
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,12 +4,14 @@ import argparse
 import signal
 import sys
 
+from . import __version__
 from .service import Service
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="wormsim", description="The body of C. elegans.")
+    parser.add_argument("--version", action="version", version=f"wormsim {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="answer steps of bodies over ZeroMQ (see wormsim.RemoteBody)")
     serve.add_argument("--bind", required=True, help="ipc://PATH or tcp://127.0.0.1:PORT; loopback only")
@@ -20,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: service._stopping.set())
+        signal.signal(number, lambda *_: service.stop())
     print(f"wormsim serves bodies at {service.address} with {service.workers} worker(s); stop with Ctrl-C", file=sys.stderr)
     service.run()
     return 0

@@ -16,10 +16,11 @@ def number(name: str, value: object, rule: str, accept: Callable[[float], bool])
     return result
 
 
-def whole(name: str, value: object, least: int = 1) -> int:
-    """The value as a whole number of at least so many."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+def whole(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """The value as a whole number within limits."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least or (most and value > most):
+        limit = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {limit}, got {value!r}")
     return int(value)
 
 

@@ -11,6 +11,7 @@ stretch, neurons and muscles are brought up to date.
 """
 
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import numpy as np
 import xarray as xr
@@ -20,6 +21,7 @@ from . import geometry as geo
 from .body import Body, default_substeps
 from .kernel import kernel
 from .mechanics import LANES, PHI, SCRATCH, STATE, X, Y, step_block
+from .objects import off_the_worm
 from .stretch import (
     DORSAL_LENGTHENING,
     DORSAL_SHORTENING,
@@ -50,8 +52,8 @@ def _feel(stretch, unit, feel):
 
 
 @kernel
-def _run(block, neuron, updates, substeps, along, across, objects, proprioception, bodies, muscles, neurons):
-    """Run 16 bodies with their circuits, neuron rows (side, unit, lane), and record lane 0. Returns whether it stayed ok."""
+def _run(block, neuron, updates, substeps, along, across, objects, proprioception, bodies, muscles, neurons, oks):
+    """Run 16 bodies with their circuits, neuron rows (side, unit, lane), and record lane 0."""
     s = np.empty(SCRATCH)
     alive = np.ones(LANES)
     muscle, stretch = np.zeros(2 * geo.SEGMENTS * LANES), np.empty(2 * geo.SEGMENTS * LANES)
@@ -78,6 +80,7 @@ def _run(block, neuron, updates, substeps, along, across, objects, proprioceptio
                 muscle[b] += (-drive - muscle[b]) * (PERIOD / geo.MUSCLE_TIME)
         if update % RECORD_EVERY == 0:
             frame = update // RECORD_EVERY
+            oks[frame] = alive[0] > 0.0
             for rod in range(geo.RODS):
                 bodies[frame, rod, 0] = block[rod * STATE + X]
                 bodies[frame, rod, 1] = block[rod * STATE + Y]
@@ -86,7 +89,6 @@ def _run(block, neuron, updates, substeps, along, across, objects, proprioceptio
                 muscles[frame, k // geo.SEGMENTS, k % geo.SEGMENTS] = muscle[k * LANES]
             for k in range(2 * UNITS):
                 neurons[frame, k // UNITS, k % UNITS] = neuron[k * LANES]
-    return alive[0] > 0
 
 
 def crawl(
@@ -114,12 +116,15 @@ def crawl(
     Returns
     -------
     Dataset with `body` (time, rod, coord) in mm and rad, `muscle` and `stretch` (time, side, segment), `neuron` (time, side,
-    unit) and `objects` (object, shape = x, y, radius) in mm.
+    unit), `ok` (time) and `objects` (object, shape = x, y, radius) in mm.
     """
     frame = PERIOD * RECORD_EVERY
     seconds = check.number("seconds", seconds, f"a number of at least {frame}", lambda s: s >= frame)
     proprioception = check.number("proprioception", proprioception, "a finite number", lambda _: True)
+    seed = None if seed is None else check.whole("seed", seed, least=0)
     body = Body(1, medium, objects)
+    if len(off_the_worm(body.objects, clearance=0.0)) < len(body.objects):
+        raise ValueError("objects must leave room for the worm, which starts straight from (0, 0) to (1, 0) mm, 0.08 mm wide")
     frames = round(seconds / frame)
     neuron = np.zeros((2, UNITS))
     neuron[0] = 1.0 if seed is None else np.random.default_rng(seed).integers(0, 2, UNITS)
@@ -130,14 +135,17 @@ def crawl(
     lanes = np.repeat(neuron.reshape(-1), LANES)
     updates = frames * RECORD_EVERY
     substeps = default_substeps(PERIOD, body.medium, len(body.objects) > 0)
-    ok = _run(body._blocks[0], lanes, updates, substeps, *body.drag, body.objects, proprioception, bodies, muscles, neurons)
+    oks = np.ones(frames + 1, bool)
+    drag, posts = body.drag, body.objects
+    _run(body._blocks[0], lanes, updates, substeps, *drag, posts, proprioception, bodies, muscles, neurons, oks)
     return xr.Dataset(
         {
             "body": (("time", "rod", "coord"), bodies, {"units": "mm, mm, rad"}),
             "muscle": (("time", "side", "segment"), muscles, {"units": "1"}),
             "stretch": (("time", "side", "segment"), segment_stretch(bodies), {"units": "1"}),
             "neuron": (("time", "side", "unit"), neurons, {"units": "1"}),
-            "objects": (("object", "shape"), body.objects, {"units": "mm"}),
+            "ok": ("time", oks, {"meaning": "the body is physical"}),
+            "objects": (("object", "shape"), posts, {"units": "mm"}),
         },
         coords={
             "time": ("time", np.arange(frames + 1) * frame, {"units": "s"}),
@@ -148,7 +156,7 @@ def crawl(
         attrs={
             "medium": body.medium,
             "proprioception": proprioception,
-            "seed": -1 if seed is None else seed,
-            "ok": int(ok),
+            "version": version("virtual-patch-clamp"),
+            **({} if seed is None else {"seed": seed}),
         },
     )

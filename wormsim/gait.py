@@ -42,13 +42,18 @@ def gait(dataset: xr.Dataset, skip: float | None = None) -> Gait:
     skip
         Seconds at the start to leave out while the gait settles; by default 2 s, or a third of a shorter run.
     """
-    if "body" not in dataset:
-        raise ValueError("dataset must hold a variable `body` (time, rod, coord)")
+    if "body" not in dataset or "time" not in dataset.coords:
+        raise ValueError("dataset must hold a variable `body` (time, rod, coord) with coordinates `time` in s")
+    if "ok" in dataset and not dataset["ok"].all():
+        failed = float(dataset["time"][int(dataset["ok"].values.argmin())])
+        raise ValueError(f"dataset holds a body that failed after {failed:.2f} s and has no gait from then on")
     time = dataset["time"].values - float(dataset["time"][0])
     duration = float(time[-1])
     keep = time >= (min(2.0, duration / 3) if skip is None else skip)
     if keep.sum() < 8:
-        raise ValueError(f"skip must leave at least 8 frames, got {skip} of {duration} s")
+        raise ValueError(
+            f"dataset is too short for a gait: {keep.sum()} of its {duration:.2f} s are left after skip, 8 frames are needed"
+        )
     time, body = time[keep], dataset["body"].values[keep]
     bend = curvature(body)
     peak = float(np.abs(bend).max())

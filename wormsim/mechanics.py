@@ -7,7 +7,7 @@ The equations are (1)-(3) of `reference.py`. With v the velocity of the step bef
     q <- q + h w,   v <- w
 
 where k_e = -dT_e/dL. It is second order, as stable as Crank-Nicolson, and costs one solve. Contacts (`touch`) are
-first order, by backward Euler, so that a stiff post stops a rod at its surface and does not ring.
+first order, by backward Euler and Newton's method, so that a stiff post stops a rod at its surface and does not ring.
 
 Layout. Bodies are kept in blocks of 16; within a block every quantity is a row of 16 numbers, one for each body ("lane"),
 and every inner loop runs over the lanes, which LLVM turns into vector instructions. A block q holds the state, 49 rods of 6
@@ -24,12 +24,13 @@ from .kernel import kernel
 
 LANES = 16
 
-# A body is no longer physical when two neighbouring rods, measured along the first on either side, come closer than a tenth
-# of a segment (a curvature of about 22 /mm; crawling reaches 11) or part further than three, or when a rod moves faster
-# than 10 m/s or 10,000 rad/s.
-NARROWEST, WIDEST, FASTEST = 0.1 * geo.SEGMENT_LENGTH, 3 * geo.SEGMENT_LENGTH, 1e4
+# A body is no longer physical when two neighbouring rods, measured along the body on either side, come closer than a tenth of
+# a segment (a curvature of about 22 /mm in the middle; crawling reaches 13) or part further than three, when they enclose an
+# angle of more than 1 rad, or when one moves faster than 10 m/s or 10,000 rad/s.
+NARROWEST, WIDEST, SHARPEST, FASTEST = 0.1 * geo.SEGMENT_LENGTH, 3 * geo.SEGMENT_LENGTH, 1.0, 1e4
 
-REACH = 0.2  # mm around a body within which objects are looked at: its half width, and as far as an end moves in a step
+NEWTON_SOLVES = 3  # in a step that touches objects
+MARGIN = 0.2  # mm around a body within which objects are in its reach
 
 # Rows of a rod's state: position and the last step's velocity.
 X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
@@ -98,36 +99,52 @@ def place(q, s, h, along, across):
 
 
 @kernel
-def within_reach(q, objects):
-    """Those of the objects that touch the rectangle around all bodies in a block, with a margin for a fast step."""
-    left, right, low, high = np.inf, -np.inf, np.inf, -np.inf
+def within_reach(q, h, objects, frame):
+    """Those of the objects that some body in a block may touch in this step.
+
+    Sets `frame`, rows of a rectangle (left, right, low, high) around where each body is and would be at its last velocity, with
+    a margin. A body meets only objects that touch its own rectangle, so that what its neighbours do cannot matter to it.
+    """
+    for i in range(LANES):
+        frame[i], frame[LANES + i], frame[2 * LANES + i], frame[3 * LANES + i] = np.inf, -np.inf, np.inf, -np.inf
     for rod in range(_RODS):
         z = q[rod * STATE : (rod + 1) * STATE]
         for i in range(LANES):
-            left, right, low, high = min(left, z[X + i]), max(right, z[X + i]), min(low, z[Y + i]), max(high, z[Y + i])
+            x, y = z[X + i], z[Y + i]
+            later_x, later_y = x + h * z[VX + i], y + h * z[VY + i]
+            frame[i] = min(frame[i], min(x, later_x) - MARGIN)
+            frame[LANES + i] = max(frame[LANES + i], max(x, later_x) + MARGIN)
+            frame[2 * LANES + i] = min(frame[2 * LANES + i], min(y, later_y) - MARGIN)
+            frame[3 * LANES + i] = max(frame[3 * LANES + i], max(y, later_y) + MARGIN)
     reached = np.empty_like(objects)
     count = 0
     for o in range(len(objects)):
-        x, y, margin = objects[o, 0], objects[o, 1], objects[o, 2] + REACH
-        if left - margin < x < right + margin and low - margin < y < high + margin:
-            reached[count] = objects[o]
-            count += 1
+        x, y, radius = objects[o, 0], objects[o, 1], objects[o, 2]
+        for i in range(LANES):
+            if (
+                frame[i] - radius < x < frame[LANES + i] + radius
+                and frame[2 * LANES + i] - radius < y < frame[3 * LANES + i] + radius
+            ):
+                reached[count] = objects[o]
+                count += 1
+                break
     return reached[:count]
 
 
 @kernel
-def touch(q, s, h, objects):
-    """Add the push of the objects on the rod ends that would be inside them at the end of the step.
+def touch(q, s, h, objects, frame):
+    """Add the push of the objects on the rod ends that are inside them at the end of the step, and say whether there is any.
 
-    With depth p there and its push P(p), the end feels P + h P' (g . v) - h P' (g . w): backward Euler, whose last term goes
-    into the matrix.
+    Backward Euler by Newton's method: where the last guess u of the velocity (rows U) leads to depth p, the push P(p) and its
+    slope give P + h P' (g . u) - h P' (g . w), whose last term goes into the matrix.
     """
     place = np.empty(4 * LANES)  # where the rod would be: x, y, and its arm
+    touched = False
     for rod in range(_RODS):
         z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
         for i in range(LANES):
-            sine, cosine = sine_cosine(z[PHI + i] + h * z[VPHI + i])
-            place[i], place[LANES + i] = z[X + i] + h * z[VX + i], z[Y + i] + h * z[VY + i]
+            sine, cosine = sine_cosine(z[PHI + i] + h * r[U + 2 * LANES + i])
+            place[i], place[LANES + i] = z[X + i] + h * r[U + i], z[Y + i] + h * r[U + LANES + i]
             place[2 * LANES + i], place[3 * LANES + i] = _RADIUS[rod] * cosine, _RADIUS[rod] * sine
         for o in range(len(objects)):
             ox, oy, radius = objects[o, 0], objects[o, 1], objects[o, 2]
@@ -144,12 +161,14 @@ def touch(q, s, h, objects):
                     dx, dy = place[i] + ax - ox, place[LANES + i] + ay - oy
                     distance = np.sqrt(dx * dx + dy * dy)
                     depth = radius - distance
-                    inside = depth > 0.0
+                    inside = (depth > 0.0) & (frame[i] - radius < ox) & (ox < frame[LANES + i] + radius)
+                    inside &= (frame[2 * LANES + i] - radius < oy) & (oy < frame[3 * LANES + i] + radius)
+                    touched |= inside
                     push = geo.OBJECT_STIFFNESS * depth * (1 + depth * steep) if inside else 0.0
                     k = h * geo.OBJECT_STIFFNESS * (1 + 2 * depth * steep) if inside else 0.0
                     ux, uy = dx / distance, dy / distance
                     turn = uy * ax - ux * ay
-                    push += k * (ux * z[VX + i] + uy * z[VY + i] + turn * z[VPHI + i])
+                    push += k * (ux * r[U + i] + uy * r[U + LANES + i] + turn * r[U + 2 * LANES + i])
                     r[A + i] += k * ux * ux
                     r[A + LANES + i] += k * ux * uy
                     r[A + 2 * LANES + i] += k * ux * turn
@@ -159,16 +178,16 @@ def touch(q, s, h, objects):
                     r[F + i] += push * ux
                     r[F + LANES + i] += push * uy
                     r[F + 2 * LANES + i] += push * turn
+    return touched
 
 
 @kernel
-def eliminate(q, s, muscle, h, alive):
+def eliminate(q, s, muscle, h):
     """Walk the segments from the head: add the four elements of each, then eliminate its first rod (block Gauss)."""
     for seg in range(_SEGMENTS):
         z, r = q[seg * STATE : (seg + 2) * STATE], s[seg * RECORD : (seg + 2) * RECORD]
         m = muscle[seg * LANES : (_SEGMENTS + seg + 1) * LANES]
         rest, rest_diagonal, contraction = _REST_LATERAL[seg], _REST_DIAGONAL[seg], _CONTRACTION[seg]
-        inverse_radius = 1 / _RADIUS[seg]
         half = 0.5 * h
         for i in range(LANES):
             # Vectors of the four elements, from the first rod's end to the second's.
@@ -184,11 +203,6 @@ def eliminate(q, s, muscle, h, alive):
             inverse = 1 / (l12 * l34)
             i12, i34 = inverse * l34, inverse * l12
             i1, i2, i3, i4 = i12 * l2, i12 * l1, i34 * l4, i34 * l3
-
-            # Rods that cross or tear are not a body any more (a comparison with NaN is false, too).
-            gap1, gap2 = (x1 * ay - y1 * ax) * inverse_radius, (x2 * ay - y2 * ax) * inverse_radius
-            fine = (gap1 > NARROWEST) & (gap2 > NARROWEST) & (gap1 < WIDEST) & (gap2 < WIDEST)
-            alive[i] = alive[i] if fine else 0.0
 
             # Directions and lever arms: g = (-ux, -uy, p, ux, uy, q).
             x1, y1, x2, y2, x3, y3, x4, y4 = x1 * i1, y1 * i1, x2 * i2, y2 * i2, x3 * i3, y3 * i3, x4 * i4, y4 * i4
@@ -257,7 +271,7 @@ def eliminate(q, s, muscle, h, alive):
 
 
 @kernel
-def substitute(s, alive):
+def substitute(s):
     """Solve for the tail's velocity and walk back to the head."""
     r = s[(_RODS - 1) * RECORD :]
     for i in range(LANES):
@@ -277,7 +291,31 @@ def substitute(s, alive):
             u1 = r[U + LANES + i] - (r[W + 3 * LANES + i] * v0 + r[W + 4 * LANES + i] * v1 + r[W + 5 * LANES + i] * v2)
             u2 = r[U + 2 * LANES + i] - (r[W + 6 * LANES + i] * v0 + r[W + 7 * LANES + i] * v1 + r[W + 8 * LANES + i] * v2)
             r[U + i], r[U + LANES + i], r[U + 2 * LANES + i] = u0, u1, u2
-            fine = (abs(u0) < FASTEST) & (abs(u1) < FASTEST) & (abs(u2) < FASTEST)
+
+
+@kernel
+def judge(q, s, h, alive):
+    """Set alive to 0 where the step would make a body unphysical: rods that cross, tear apart or fly.
+
+    On either side, the gap to the next rod along the body is c . t -+ R sin(turn), with c between the centres and t = (sin phi,
+    -cos phi); the new t follows from the one at the midpoint by a small rotation. A comparison with NaN is false, too.
+    """
+    for seg in range(_SEGMENTS):
+        z, r = q[seg * STATE : (seg + 2) * STATE], s[seg * RECORD : (seg + 2) * RECORD]
+        scale, next_radius = 1 / _RADIUS[seg], _RADIUS[seg + 1]
+        for i in range(LANES):
+            u0, u1, u2 = r[U + i], r[U + LANES + i], r[U + 2 * LANES + i]
+            v0, v1, v2 = r[RECORD + U + i], r[RECORD + U + LANES + i], r[RECORD + U + 2 * LANES + i]
+            cx, cy = z[STATE + X + i] - z[X + i] + h * (v0 - u0), z[STATE + Y + i] - z[Y + i] + h * (v1 - u1)
+            turn = z[STATE + PHI + i] - z[PHI + i] + h * (v2 - u2)
+            d = h * u2 - 0.5 * h * z[VPHI + i]
+            even, odd = scale * (1 - 0.5 * d * d), scale * d
+            along = cx * (even * r[AY + i] + odd * r[AX + i]) - cy * (even * r[AX + i] - odd * r[AY + i])
+            across = next_radius * turn * (1 - turn * turn / 6)
+            fine = (along - across > NARROWEST) & (along + across > NARROWEST) & (abs(turn) < SHARPEST)
+            fine &= (along - across < WIDEST) & (along + across < WIDEST)
+            fine &= (abs(u0) < FASTEST) & (abs(u1) < FASTEST) & (abs(u2) < FASTEST)
+            fine &= (abs(v0) < FASTEST) & (abs(v1) < FASTEST) & (abs(v2) < FASTEST)
             alive[i] = alive[i] if fine else 0.0
 
 
@@ -298,13 +336,34 @@ def move(q, s, h, alive):
 
 
 @kernel
+def touch_and_solve(q, s, muscle, h, along, across, objects):
+    """Newton's method for a step among objects, from the last step's velocity; one solve is enough where nothing is touched."""
+    frame = np.empty(4 * LANES)
+    reached = within_reach(q, h, objects, frame)
+    for rod in range(_RODS):
+        for k in range(3 * LANES):
+            s[rod * RECORD + U + k] = q[rod * STATE + VX + k]
+    touched = True
+    for solves in range(NEWTON_SOLVES):
+        place(q, s, h, along, across)
+        still = touch(q, s, h, reached, frame)
+        if solves and not (still or touched):
+            break
+        touched = still
+        eliminate(q, s, muscle, h)
+        substitute(s)
+
+
+@kernel
 def step_block(q, s, muscle, h, along, across, objects, alive):
     """One step of a block of 16 bodies, q, with scratch array s and muscle rows (side, segment, lane)."""
-    place(q, s, h, along, across)
     if len(objects):
-        touch(q, s, h, within_reach(q, objects))
-    eliminate(q, s, muscle, h, alive)
-    substitute(s, alive)
+        touch_and_solve(q, s, muscle, h, along, across, objects)
+    else:
+        place(q, s, h, along, across)
+        eliminate(q, s, muscle, h)
+        substitute(s)
+    judge(q, s, h, alive)
     move(q, s, h, alive)
 
 

@@ -9,36 +9,48 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial import cKDTree
 
+from . import check
 from . import geometry as geo
 
 CLEARANCE = 0.01  # mm kept free around a straight worm at the origin
+MOST = 20_000  # objects
 
 
 def check_objects(objects: Sequence | np.ndarray) -> np.ndarray:
     """Objects as a float array (n, 3), or an error that names what is wrong with them."""
     try:
-        array = np.array(objects, dtype=float).reshape(-1, 3) if len(objects) else np.empty((0, 3))
+        array = np.array(objects, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError("objects must be rows of x, y, radius in mm, shape (n, 3)") from None
+        array = np.empty(1)
+    if array.size == 0:
+        return np.empty((0, 3))
+    if array.ndim != 2 or array.shape[1] != 3:
+        raise ValueError("objects must be rows of x, y, radius in mm, shape (n, 3)")
+    if len(array) > MOST:
+        raise ValueError(f"objects must be at most {MOST}, got {len(array)}")
     if not np.isfinite(array).all():
         raise ValueError("objects must be finite numbers (x, y, radius in mm)")
     if (array[:, 2] <= 0).any():
         raise ValueError(f"objects must have a positive radius, got {array[:, 2].min()} mm")
-    if len(array) > 1:
-        near = cKDTree(array[:, :2]).query_pairs(2 * array[:, 2].max(), output_type="ndarray")
-        first, second = array[near[:, 0]], array[near[:, 1]]
-        overlap = np.hypot(*(first - second)[:, :2].T) < first[:, 2] + second[:, 2]
-        if overlap.any():
-            i, j = near[overlap.argmax()]
-            raise ValueError(f"objects must not overlap, but objects[{i}] and objects[{j}] do")
+    # Of two that overlap, the smaller has its centre within twice the radius of the larger.
+    tree = cKDTree(array[:, :2])
+    for first in range(0, len(array), 256):
+        some = array[first : first + 256]
+        for i, near in enumerate(tree.query_ball_point(some[:, :2], 2 * some[:, 2]), start=first):
+            others = np.array([j for j in near if j != i], dtype=int)
+            apart = np.hypot(*(array[others] - array[i])[:, :2].T)
+            overlapping = others[apart < array[others, 2] + array[i, 2]]
+            if len(overlapping):
+                i, j = sorted((i, int(overlapping.min())))
+                raise ValueError(f"objects must not overlap, but objects[{i}] and objects[{j}] do")
     return array
 
 
-def _off_the_worm(posts: np.ndarray) -> np.ndarray:
+def off_the_worm(posts: np.ndarray, clearance: float = CLEARANCE) -> np.ndarray:
     """Without the posts that a straight worm at the origin would touch."""
     nearest_x = np.clip(posts[:, 0], 0, geo.LENGTH)
     distance = np.hypot(posts[:, 0] - nearest_x, posts[:, 1])
-    return posts[distance > posts[:, 2] + geo.RADIUS.max() + CLEARANCE]
+    return posts[distance > posts[:, 2] + geo.RADIUS.max() + clearance]
 
 
 def _lattice(first: np.ndarray, second: np.ndarray, radius: float, size: float) -> np.ndarray:
@@ -48,7 +60,7 @@ def _lattice(first: np.ndarray, second: np.ndarray, radius: float, size: float) 
     centres = (i + 0.5) * first + (j + 0.5) * second
     inside = (np.abs(centres) <= size / 2).all(axis=1)
     centres = centres[inside] + (geo.LENGTH / 2, 0)
-    return check_objects(_off_the_worm(np.column_stack([centres, np.full(len(centres), radius)])))
+    return check_objects(off_the_worm(np.column_stack([centres, np.full(len(centres), radius)])))
 
 
 def square_posts(spacing: float = 0.5, radius: float = 0.1, size: float = 4.0) -> np.ndarray:
@@ -67,19 +79,18 @@ def random_posts(
     spacing: float = 0.5, radius: float = 0.1, size: float = 4.0, gap: float = 0.15, seed: int | None = 0
 ) -> np.ndarray:
     """Posts thrown at random, one per `spacing` squared or as many as fit, with at least `gap` mm free between any two."""
-    _check_spacing(spacing, radius, size)
+    _check_spacing(spacing, radius, size, gap)
     rng = np.random.default_rng(seed)
     posts = np.empty((0, 3))
     wanted = int((size / spacing) ** 2)
     for x, y in rng.uniform(-size / 2, size / 2, (50 * wanted, 2)) + (geo.LENGTH / 2, 0):
         if len(posts) < wanted and (np.hypot(posts[:, 0] - x, posts[:, 1] - y) >= 2 * radius + gap).all():
             posts = np.vstack([posts, (x, y, radius)])
-    return check_objects(_off_the_worm(posts))
+    return check_objects(off_the_worm(posts))
 
 
-def _check_spacing(spacing: float, radius: float, size: float) -> None:
-    if not (radius > 0 and spacing > 2 * radius and size > 0):
-        raise ValueError(
-            f"spacing must exceed twice the radius, and radius and size be positive (mm); got spacing {spacing}, "
-            f"radius {radius}, size {size}"
-        )
+def _check_spacing(spacing: float, radius: float, size: float, gap: float = 0.0) -> None:
+    check.number("radius", radius, "a positive number of mm", lambda r: r > 0)
+    check.number("spacing", spacing, f"more than twice the radius, {2 * radius} mm", lambda s: s > 2 * radius)
+    check.number("size", size, "a positive number of mm, 1000 at most", lambda s: 0 < s <= 1000)
+    check.number("gap", gap, "a number of mm of at least 0", lambda g: g >= 0)

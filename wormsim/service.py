@@ -13,6 +13,7 @@ the kind of message, the request's number, n, the substeps, dt in s and the medi
 import os
 import re
 import socket
+import stat
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ HEADER = struct.Struct("<4sHHQIIdd")
 MAGIC, VERSION = b"WORM", 1
 HELLO, STEP, RESULT, ERROR = range(4)
 LARGEST_FRAME = 256 * 2**20  # bytes; a state frame of 220,000 bodies. Larger claims are cut off by ZeroMQ itself.
+
+MOST_WORK = 20_000_000  # particles times substeps in one request: half a minute on one core
 
 ROD_BYTES = geo.RODS * 3 * 8
 MUSCLE_BYTES = 2 * geo.SEGMENTS * 8
@@ -70,6 +73,10 @@ def answer(frames: Sequence[bytes], step: Step = step_body) -> list[bytes]:
         for (name, size), frame in zip(sizes.items(), frames[1:5], strict=True):
             if len(frame) != particles * size:
                 raise BadRequest(f"{name} of {particles} particles must have {particles * size} bytes, got {len(frame)}")
+        if particles * substeps > MOST_WORK:
+            raise BadRequest(
+                f"particles times substeps must be at most {MOST_WORK}, got {particles} times {substeps}; ask for less at once"
+            )
         if len(frames[5]) % 24:
             raise BadRequest(f"objects must be rows of three float64 (x, y, radius), got {len(frames[5])} bytes")
         state, velocity = (np.frombuffer(frame, "<f8").reshape(particles, geo.RODS, 3) for frame in frames[1:3])
@@ -87,12 +94,14 @@ def answer(frames: Sequence[bytes], step: Step = step_body) -> list[bytes]:
 
 def _check_bind(address: str) -> None:
     """Refuse an address that other machines could reach, or where somebody already answers."""
-    if not re.fullmatch(r"ipc://.+|tcp://(127(\.\d+){3}|localhost|\[::1\]):(\d+|\*)", address):
+    if not re.fullmatch(r"ipc://[^@].*|tcp://(127(\.\d+){3}|localhost|\[::1\]):(\d+|\*)", address):
         raise ValueError(
             f"bind must be ipc://PATH or tcp://127.0.0.1:PORT, got {address!r}; "
             "to reach it from another machine, forward the port through SSH"
         )
     if address.startswith("ipc://") and os.path.exists(address[6:]):
+        if not stat.S_ISSOCK(os.stat(address[6:]).st_mode):
+            raise ValueError(f"bind: {address[6:]!r} exists and is not a socket; choose another path")
         with socket.socket(socket.AF_UNIX) as probe:
             try:
                 probe.connect(address[6:])
@@ -154,8 +163,12 @@ class Service:
                     self._clients.send_multipart(self._done.recv_multipart())
                     pending -= 1
                 if self._clients in ready:
-                    pool.submit(self._work, self._clients.recv_multipart())
-                    pending += 1
+                    client, *request = self._clients.recv_multipart()
+                    if len(request) == 1:  # a greeting, or garbage: no work, and no waiting behind others' work
+                        self._clients.send_multipart([client, *answer(request, self._step)])
+                    else:
+                        pool.submit(self._work, client, request)
+                        pending += 1
         while self._done.poll(0):  # what the workers finished meanwhile
             self._clients.send_multipart(self._done.recv_multipart())
         self._context.destroy(linger=1000)
@@ -165,12 +178,11 @@ class Service:
         self._local.done = self._context.socket(zmq.PUSH)
         self._local.done.connect("inproc://done")
 
-    def _work(self, frames: list[bytes]) -> None:
-        client, *request = frames
+    def _work(self, client: bytes, request: list[bytes]) -> None:
         self._local.done.send_multipart([client, *answer(request or [b""], self._step)])
 
     def stop(self) -> None:
-        """Finish what is being worked on, then stop."""
+        """Finish what is being worked on, then stop; `run` returns."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -217,17 +229,22 @@ class RemoteBody(Body):
         except zmq.ZMQError as error:
             self.close()
             raise ValueError(f"address {address!r} cannot be connected to: {error}") from None
-        self._ask(HELLO)
+        try:
+            self._ask(HELLO)
+        except ServiceError:
+            self.close()
+            raise
 
     def _advance(self, muscle: np.ndarray, dt: float, substeps: int) -> None:
         arrays = (self.state, self.velocity, self.ok.astype(np.uint8), muscle, self.objects)
-        state, velocity, ok = self._ask(STEP, substeps, dt, *arrays)
-        shape = (self.particles, geo.RODS, 3)
-        self.restore(
-            np.frombuffer(state, "<f8").reshape(shape),
-            np.frombuffer(velocity, "<f8").reshape(shape),
-            np.frombuffer(ok, np.uint8),
-        )
+        if self.particles * ROD_BYTES > LARGEST_FRAME:
+            raise ValueError(f"particles must be at most {LARGEST_FRAME // ROD_BYTES} for a service, got {self.particles}")
+        frames = self._ask(STEP, substeps, dt, *arrays)
+        sizes = [self.particles * size for size in (ROD_BYTES, ROD_BYTES, 1)]
+        if [len(frame) for frame in frames] != sizes:
+            raise ServiceError(f"{self.address} answered with frames of {[len(frame) for frame in frames]} bytes, not {sizes}")
+        state, velocity = (np.frombuffer(frame, "<f8").reshape(self.particles, geo.RODS, 3) for frame in frames[:2])
+        self.restore(state, velocity, np.frombuffer(frames[2], np.uint8))
 
     def _ask(self, kind: int, substeps: int = 0, dt: float = 0.0, *arrays: np.ndarray) -> list[bytes]:
         """Send a request and return the answer's arrays; a late answer to an earlier request is passed over."""
@@ -236,17 +253,25 @@ class RemoteBody(Body):
         self._socket.send_multipart([header, *(np.ascontiguousarray(array).tobytes() for array in arrays)])
         while self._socket.poll(int(self.timeout * 1000)):
             reply, *frames = self._socket.recv_multipart()
-            _, version, kind, number, *_ = HEADER.unpack(reply)
+            if len(reply) != HEADER.size or not reply.startswith(MAGIC):
+                raise ServiceError(f"{self.address} is not a wormsim service: its answer has no proper header")
+            _, version, answered, number, *_ = HEADER.unpack(reply)
             if version != VERSION:
                 raise ServiceError(f"{self.address} speaks protocol version {version}, this client version {VERSION}")
             if number != self._number:
                 continue
-            if kind == ERROR:
-                raise ServiceError(f"{self.address} answered: {frames[0].decode(errors='replace')}")
+            if answered == ERROR:
+                raise ServiceError(f"{self.address} answered: {b''.join(frames[:1]).decode(errors='replace')}")
             return frames
         raise ServiceError(
             f"{self.address} did not answer within {self.timeout} s; is `wormsim serve --bind {self.address}` running?"
         )
+
+    def __enter__(self) -> "RemoteBody":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
     def close(self) -> None:
         """Hang up."""

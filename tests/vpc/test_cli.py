@@ -29,6 +29,13 @@ def test_demo_prints_one_json_object_and_nothing_else(tmp_path, capsys):
     assert [path.name for path in (tmp_path / "page").iterdir()] == ["index.html"]
 
 
+def test_json_has_no_nan(tmp_path, capsys):
+    """Too short for a gait on agar: null, which every JSON parser reads."""
+    assert main(["demo", "--out", str(tmp_path), "--seconds", "1.5", "--seed", "1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert result["gaits"]["On agar"]["frequency"] is None
+
+
 def test_bad_input_is_one_line(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path), "--seconds", "-1"]) == 2
     error = capsys.readouterr().err
@@ -44,5 +51,5 @@ def test_lab_names_a_missing_folder(tmp_path, capsys):
 def test_bench_measures_and_explains():
     """A short run of everything that `vpc bench body` does; its figures are for reading, not for tests."""
     result = json.loads(json.dumps(bench.body(seconds=0.05, progress=False)))
-    assert result["agar_us_one_threads"] > 0 and result["by_steps"]["times_faster_one_thread"] > 1
+    assert result["agar_us"] > 0 and result["by_steps"]["times_faster"] > 1
     assert "RK45" in bench.table(result)

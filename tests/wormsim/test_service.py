@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +18,7 @@ from test_exactness import bent_bodies
 
 import wormsim
 from wormsim import geometry as geo
+from wormsim import mechanics
 from wormsim import service as protocol
 
 
@@ -116,6 +118,8 @@ def test_four_clients_at_once(service):
         (frames(1, dt=-1.0), "dt must be a positive"),
         (frames(1, medium=7.0), "medium must be a number"),
         (frames(1, substeps=0), "substeps must be"),
+        (frames(1, substeps=2**32 - 1), "particles times substeps must be at most"),
+        (frames(1)[:5] + [np.tile([0, 0, 1.0], (40_000, 1)).tobytes()], "objects must be at most"),
     ],
 )  # fmt: skip
 def test_bad_requests_get_a_clear_error_and_the_next_is_served(service, ask, request_frames, message):
@@ -181,6 +185,71 @@ def test_other_bodies_can_be_served(tmp_path):
         assert (body.state == geo.straight()).all()
 
 
+def test_a_block_of_bodies_compiles_nothing_new(service):
+    """Whole blocks from the wire are read-only arrays, for which numba would compile a second kernel."""
+    here, there = wormsim.Body(32), wormsim.RemoteBody(service.address, 32)
+    compiled = len(mechanics.advance.signatures)
+    for body in (here, there):
+        body.step(np.full((32, 2, geo.SEGMENTS), 0.2))
+    assert (here.state == there.state).all() and len(mechanics.advance.signatures) == max(compiled, 1)
+
+
+def test_a_busy_service_still_greets(tmp_path):
+    busy, released = threading.Event(), threading.Event()
+
+    def slow(body, muscle, dt, substeps):
+        busy.set()
+        released.wait(20)
+
+    with (
+        wormsim.Service(f"ipc://{tmp_path}/slow", step=slow) as service,
+        wormsim.RemoteBody(service.address) as body,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(body.step, np.zeros((1, 2, geo.SEGMENTS)))
+        assert busy.wait(10)
+        wormsim.RemoteBody(service.address, timeout=5).close()
+        released.set()
+        waiting.result()
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        ([b"what?"], "is not a wormsim service"),
+        ([header(version=2, kind=protocol.RESULT)], "speaks protocol version 2"),
+        ([protocol.HEADER.pack(protocol.MAGIC, 1, protocol.ERROR, 1, 0, 0, 0.0, 0.0)], "answered: "),
+        ([protocol.HEADER.pack(protocol.MAGIC, 1, protocol.RESULT, 1, 0, 0, 0.0, 0.0)], "answered with frames of"),
+    ],
+)
+def test_odd_answers_are_service_errors(tmp_path, reply, message):
+    fake = zmq.Context.instance().socket(zmq.ROUTER)
+    fake.bind(f"ipc://{tmp_path}/fake")
+
+    def serve() -> None:
+        for answer in ([protocol.HEADER.pack(protocol.MAGIC, 1, protocol.RESULT, 1, 0, 0, 0.0, 0.0)], reply):
+            client, *_ = fake.recv_multipart()
+            fake.send_multipart([client, *[part.replace(struct.pack("<Q", 1), struct.pack("<Q", number)) for part in answer]])
+
+    with ThreadPoolExecutor(1) as pool:
+        number = 1
+        served = pool.submit(serve)
+        body = wormsim.RemoteBody(f"ipc://{tmp_path}/fake", timeout=10)
+        number = 2
+        with pytest.raises(wormsim.ServiceError, match=message):
+            body.step(np.zeros((1, 2, geo.SEGMENTS)))
+        served.result()
+    body.close()
+    fake.close()
+
+
+def test_a_file_in_the_way_is_kept(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="exists and is not a socket"):
+        wormsim.Service(f"ipc://{tmp_path}/thesis.txt")
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
 def test_no_service_no_hanging(tmp_path):
     with pytest.raises(wormsim.ServiceError, match="did not answer within 0.2 s; is `wormsim serve"):
         wormsim.RemoteBody(f"ipc://{tmp_path}/nobody", timeout=0.2)
@@ -188,7 +257,7 @@ def test_no_service_no_hanging(tmp_path):
         wormsim.RemoteBody("nonsense")
 
 
-@pytest.mark.parametrize("bind", ["tcp://0.0.0.0:5555", "tcp://*:5555", "tcp://10.1.2.3:80", "nonsense"])
+@pytest.mark.parametrize("bind", ["ipc://@hidden", "tcp://0.0.0.0:5555", "tcp://*:5555", "tcp://10.1.2.3:80", "nonsense"])
 def test_only_loopback(bind):
     with pytest.raises(ValueError, match="bind must be ipc://PATH or tcp://127.0.0.1:PORT"):
         wormsim.Service(bind)
