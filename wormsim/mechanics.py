@@ -16,6 +16,8 @@ compiler need not fear aliases. Lanes never mix: a body's future does not depend
 on threads.
 """
 
+from math import factorial
+
 import numpy as np
 from numba import prange
 
@@ -51,6 +53,9 @@ _RADIUS, _REST_LATERAL, _REST_DIAGONAL, _CONTRACTION = geo.RADIUS, geo.REST_LATE
 # pi in three parts, the first two of 31 bits, so that k times them is exact for |k| < 2**22.
 _PI_1, _PI_2, _PI_3 = 3.1415926534682512, 1.215420100718692e-10, 5.825464112186712e-20
 _ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer
+# Taylor's coefficients of sin(x)/x and cos(x) in powers of x^2, the highest first.
+_SINE = tuple((-1) ** n / factorial(2 * n + 1) for n in range(9, -1, -1))
+_COSINE = tuple((-1) ** n / factorial(2 * n) for n in range(10, -1, -1))
 
 
 @kernel(inline="always")
@@ -65,12 +70,11 @@ def sine_cosine(angle):
     odd = k - 2.0 * half
     sign = 1.0 - 2.0 * odd * odd
     z = r * r
-    sine = 1 - z / 342
-    cosine = 1 - z / 380
-    for n in (272, 210, 156, 110, 72, 42, 20, 6):
-        sine = 1 - z * (1 / n) * sine
-    for n in (306, 240, 182, 132, 90, 56, 30, 12, 2):
-        cosine = 1 - z * (1 / n) * cosine
+    sine, cosine = 0.0, 0.0
+    for coefficient in _SINE:
+        sine = sine * z + coefficient
+    for coefficient in _COSINE:
+        cosine = cosine * z + coefficient
     return sign * r * sine, sign * cosine
 
 
