@@ -2,4 +2,8 @@
 
 from importlib.metadata import version
 
+from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
+
 __version__ = version("virtual-patch-clamp")
+
+__all__ = ["KATO_NEURONS", "Connectome", "UnknownNeuron"]
