@@ -9,7 +9,8 @@ import numpy as np
 
 from . import check
 from . import geometry as geo
-from .mechanics import LANES, SCRATCH, advance, advance_parallel, from_blocks, to_blocks
+from .blocks import LANES, SCRATCH, from_blocks, to_blocks
+from .mechanics import advance, advance_parallel
 from .objects import check_objects
 
 MOST_SUBSTEPS = 100_000  # in one call of `step`: some seconds for one body

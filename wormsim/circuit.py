@@ -18,9 +18,10 @@ import xarray as xr
 
 from . import check
 from . import geometry as geo
+from .blocks import LANES, PHI, SCRATCH, STATE, X, Y
 from .body import Body, default_substeps
 from .kernel import kernel
-from .mechanics import LANES, PHI, SCRATCH, STATE, X, Y, step_block
+from .mechanics import step_block
 from .objects import off_the_worm
 from .stretch import (
     DORSAL_LENGTHENING,

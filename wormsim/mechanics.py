@@ -9,73 +9,28 @@ The equations are (1)-(3) of `reference.py`. With v the velocity of the step bef
 where k_e = -dT_e/dL. It is second order, as stable as Crank-Nicolson, and costs one solve. Contacts (`touch`) are
 first order, by backward Euler and Newton's method, so that a stiff post stops a rod at its surface and does not ring.
 
-Layout. Bodies are kept in blocks of 16; within a block every quantity is a row of 16 numbers, one for each body ("lane"),
-and every inner loop runs over the lanes, which LLVM turns into vector instructions. A block q holds the state, 49 rods of 6
-rows; a scratch array s holds 49 records of what a step works out, so that all offsets are constants within one slice and the
-compiler need not fear aliases. Lanes never mix: a body's future does not depend on its neighbours, on the number of bodies, or
-on threads.
+The layout of the arrays is that of `blocks.py`.
 """
-
-from math import factorial
 
 import numpy as np
 from numba import prange
 
 from . import geometry as geo
+from .blocks import AX, AY, LANES, MUSCLE, PHI, RECORD, STATE, VPHI, VX, VY, XS, YS, A, F, U, W, X, Y, sine_cosine
+from .contact import touch, within_reach
 from .kernel import kernel
 
-LANES = 16
+NEWTON_SOLVES = 3  # in a step that touches objects
 
 # A body is no longer physical when two neighbouring rods, measured along the body on either side, come closer than a tenth of
 # a segment (a curvature of about 22 /mm in the middle; crawling reaches 13) or part further than three, when they enclose an
 # angle of more than 1 rad, or when one moves faster than 10 m/s or 10,000 rad/s.
 NARROWEST, WIDEST, SHARPEST, FASTEST = 0.1 * geo.SEGMENT_LENGTH, 3 * geo.SEGMENT_LENGTH, 1.0, 1e4
 
-NEWTON_SOLVES = 3  # in a step that touches objects
-MARGIN = 0.2  # mm around a body within which objects are in its reach
-
-# Rows of a rod's state: position and the last step's velocity.
-X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
-STATE = 6 * LANES
-BLOCK = geo.RODS * STATE
-# Rows of its working record: extrapolated place, arm R (cos, sin), 3x3 block A (6 rows), force F (3), elimination W (9), U (3).
-XS, YS, AX, AY, A = [LANES * row for row in range(5)]
-F, W, U = A + 6 * LANES, A + 9 * LANES, A + 18 * LANES
-RECORD = A + 21 * LANES
-MUSCLE = geo.RODS * RECORD  # after the records: activations (side, segment, lane)
-SCRATCH = MUSCLE + 2 * geo.SEGMENTS * LANES
-
 _RODS, _SEGMENTS = geo.RODS, geo.SEGMENTS
 _KPE, _DPE, _KAE, _DAE = geo.LATERAL_STIFFNESS, geo.LATERAL_DAMPING, geo.MUSCLE_STIFFNESS, geo.MUSCLE_DAMPING
 _KDE, _DDE = geo.DIAGONAL_STIFFNESS, geo.DIAGONAL_DAMPING
 _RADIUS, _REST_LATERAL, _REST_DIAGONAL, _CONTRACTION = geo.RADIUS, geo.REST_LATERAL, geo.REST_DIAGONAL, geo.CONTRACTION
-
-# pi in three parts, the first two of 31 bits, so that k times them is exact for |k| < 2**22.
-_PI_1, _PI_2, _PI_3 = 3.1415926534682512, 1.215420100718692e-10, 5.825464112186712e-20
-_ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer
-# Taylor's coefficients of sin(x)/x and cos(x) in powers of x^2, the highest first.
-_SINE = tuple((-1) ** n / factorial(2 * n + 1) for n in range(9, -1, -1))
-_COSINE = tuple((-1) ** n / factorial(2 * n) for n in range(10, -1, -1))
-
-
-@kernel(inline="always")
-def sine_cosine(angle):
-    """Sine and cosine by Taylor's series after taking off multiples of pi: libm's would not vectorise.
-
-    With |r| <= pi/2 the first terms left out are below 3e-16.
-    """
-    k = (angle * (1 / np.pi) + _ROUND) - _ROUND
-    r = ((angle - k * _PI_1) - k * _PI_2) - k * _PI_3
-    half = (k * 0.5 + _ROUND) - _ROUND
-    odd = k - 2.0 * half
-    sign = 1.0 - 2.0 * odd * odd
-    z = r * r
-    sine, cosine = 0.0, 0.0
-    for coefficient in _SINE:
-        sine = sine * z + coefficient
-    for coefficient in _COSINE:
-        cosine = cosine * z + coefficient
-    return sign * r * sine, sign * cosine
 
 
 @kernel
@@ -100,89 +55,6 @@ def place(q, s, h, along, across):
             r[F + i] = 0.0
             r[F + LANES + i] = 0.0
             r[F + 2 * LANES + i] = 0.0
-
-
-@kernel
-def within_reach(q, h, objects, frame):
-    """Those of the objects that some body in a block may touch in this step.
-
-    Sets `frame`, rows of a rectangle (left, right, low, high) around where each body is and would be at its last velocity, with
-    a margin. A body meets only objects that touch its own rectangle, so that what its neighbours do cannot matter to it.
-    """
-    for i in range(LANES):
-        frame[i], frame[LANES + i], frame[2 * LANES + i], frame[3 * LANES + i] = np.inf, -np.inf, np.inf, -np.inf
-    for rod in range(_RODS):
-        z = q[rod * STATE : (rod + 1) * STATE]
-        for i in range(LANES):
-            x, y = z[X + i], z[Y + i]
-            later_x, later_y = x + h * z[VX + i], y + h * z[VY + i]
-            frame[i] = min(frame[i], min(x, later_x) - MARGIN)
-            frame[LANES + i] = max(frame[LANES + i], max(x, later_x) + MARGIN)
-            frame[2 * LANES + i] = min(frame[2 * LANES + i], min(y, later_y) - MARGIN)
-            frame[3 * LANES + i] = max(frame[3 * LANES + i], max(y, later_y) + MARGIN)
-    reached = np.empty_like(objects)
-    count = 0
-    for o in range(len(objects)):
-        x, y, radius = objects[o, 0], objects[o, 1], objects[o, 2]
-        for i in range(LANES):
-            if (
-                frame[i] - radius < x < frame[LANES + i] + radius
-                and frame[2 * LANES + i] - radius < y < frame[3 * LANES + i] + radius
-            ):
-                reached[count] = objects[o]
-                count += 1
-                break
-    return reached[:count]
-
-
-@kernel
-def touch(q, s, h, objects, frame):
-    """Add the push of the objects on the rod ends that are inside them at the end of the step, and say whether there is any.
-
-    Backward Euler by Newton's method: where the last guess u of the velocity (rows U) leads to depth p, the push P(p) and its
-    slope give P + h P' (g . u) - h P' (g . w), whose last term goes into the matrix.
-    """
-    place = np.empty(4 * LANES)  # where the rod would be: x, y, and its arm
-    touched = False
-    for rod in range(_RODS):
-        z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
-        for i in range(LANES):
-            sine, cosine = sine_cosine(z[PHI + i] + h * r[U + 2 * LANES + i])
-            place[i], place[LANES + i] = z[X + i] + h * r[U + i], z[Y + i] + h * r[U + LANES + i]
-            place[2 * LANES + i], place[3 * LANES + i] = _RADIUS[rod] * cosine, _RADIUS[rod] * sine
-        for o in range(len(objects)):
-            ox, oy, radius = objects[o, 0], objects[o, 1], objects[o, 2]
-            near = False
-            for i in range(LANES):
-                dx, dy = place[i] - ox, place[LANES + i] - oy
-                near |= dx * dx + dy * dy < (radius + _RADIUS[rod]) ** 2
-            if not near:
-                continue
-            steep = 1 / (geo.OBJECT_SOFTNESS * radius)
-            for end in (1.0, -1.0):
-                for i in range(LANES):
-                    ax, ay = end * place[2 * LANES + i], end * place[3 * LANES + i]
-                    dx, dy = place[i] + ax - ox, place[LANES + i] + ay - oy
-                    distance = np.sqrt(dx * dx + dy * dy)
-                    depth = radius - distance
-                    inside = (depth > 0.0) & (frame[i] - radius < ox) & (ox < frame[LANES + i] + radius)
-                    inside &= (frame[2 * LANES + i] - radius < oy) & (oy < frame[3 * LANES + i] + radius)
-                    touched |= inside
-                    push = geo.OBJECT_STIFFNESS * depth * (1 + depth * steep) if inside else 0.0
-                    k = h * geo.OBJECT_STIFFNESS * (1 + 2 * depth * steep) if inside else 0.0
-                    ux, uy = dx / distance, dy / distance
-                    turn = uy * ax - ux * ay
-                    push += k * (ux * r[U + i] + uy * r[U + LANES + i] + turn * r[U + 2 * LANES + i])
-                    r[A + i] += k * ux * ux
-                    r[A + LANES + i] += k * ux * uy
-                    r[A + 2 * LANES + i] += k * ux * turn
-                    r[A + 3 * LANES + i] += k * uy * uy
-                    r[A + 4 * LANES + i] += k * uy * turn
-                    r[A + 5 * LANES + i] += k * turn * turn
-                    r[F + i] += push * ux
-                    r[F + LANES + i] += push * uy
-                    r[F + 2 * LANES + i] += push * turn
-    return touched
 
 
 @kernel
@@ -395,20 +267,3 @@ def advance_parallel(scratch, blocks, alive, muscle, h, substeps, along, across,
     """`advance` on one of numba's threads for each row of scratch (threads, SCRATCH); the same result to the last bit."""
     for share in prange(len(scratch)):
         _advance_share(scratch[share], share, len(scratch), blocks, alive, muscle, h, substeps, along, across, objects)
-
-
-def to_blocks(state: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-    """Pack state and velocity (particle, 49, 3) into blocks; the last one is filled up with straight bodies."""
-    particles = len(state)
-    count = -(-particles // LANES)
-    rows = np.zeros((count * LANES, _RODS, 6))
-    rows[particles:, :, :3] = geo.straight()
-    rows[:particles, :, :3] = state
-    rows[:particles, :, 3:] = velocity
-    return np.ascontiguousarray(rows.reshape(count, LANES, _RODS * 6).swapaxes(1, 2)).reshape(count, -1)
-
-
-def from_blocks(blocks: np.ndarray, particles: int) -> tuple[np.ndarray, np.ndarray]:
-    """State and velocity (particle, 49, 3) of the first particles in some blocks."""
-    rows = blocks.reshape(len(blocks), _RODS * 6, LANES).swapaxes(1, 2).reshape(-1, _RODS, 6)[:particles]
-    return np.ascontiguousarray(rows[:, :, :3]), np.ascontiguousarray(rows[:, :, 3:])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import wormsim
+from wormsim import blocks, reference
 from wormsim import geometry as geo
-from wormsim import mechanics, reference
 from wormsim.body import default_substeps
 
 
@@ -30,7 +30,7 @@ def worst(states: np.ndarray, truth: np.ndarray) -> float:
 
 def test_sine_and_cosine_to_the_last_digits():
     angles = np.concatenate([np.random.default_rng(0).uniform(-1e4, 1e4, 20_000), np.linspace(-7, 7, 20_001)])
-    found = np.array([mechanics.sine_cosine(angle) for angle in angles])
+    found = np.array([blocks.sine_cosine(angle) for angle in angles])
     np.testing.assert_allclose(found, np.column_stack([np.sin(angles), np.cos(angles)]), atol=6e-16, rtol=0)
 
 
@@ -51,8 +51,8 @@ def test_velocity_equals_the_reference(medium, digits):
 
 def test_stretch_in_blocks_equals_the_plain_one():
     states = bent_bodies(16)
-    rows = np.empty(2 * geo.SEGMENTS * mechanics.LANES)
-    wormsim.stretch.stretch_block(mechanics.to_blocks(states, np.zeros_like(states))[0], rows)
+    rows = np.empty(2 * geo.SEGMENTS * blocks.LANES)
+    wormsim.stretch.stretch_block(blocks.to_blocks(states, np.zeros_like(states))[0], rows)
     np.testing.assert_allclose(
         rows.reshape(2, geo.SEGMENTS, -1).transpose(2, 0, 1), wormsim.segment_stretch(states), atol=1e-12
     )

@@ -1,0 +1,71 @@
+"""How bodies lie in memory: in blocks of 16, for vector instructions.
+
+Bodies are kept in blocks of 16; within a block every quantity is a row of 16 numbers, one for each body ("lane"),
+and every inner loop runs over the lanes, which LLVM turns into vector instructions. A block q holds the state, 49 rods of 6
+rows; a scratch array s holds 49 records of what a step works out, so that all offsets are constants within one slice and the
+compiler need not fear aliases. Lanes never mix: a body's future does not depend on its neighbours, on the number of bodies, or
+on threads.
+"""
+
+from math import factorial
+
+import numpy as np
+
+from . import geometry as geo
+from .kernel import kernel
+
+LANES = 16
+
+# Rows of a rod's state: position and the last step's velocity.
+X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
+STATE = 6 * LANES
+# Rows of its working record: extrapolated place, arm R (cos, sin), 3x3 block A (6 rows), force F (3), elimination W (9), U (3).
+XS, YS, AX, AY, A = [LANES * row for row in range(5)]
+F, W, U = A + 6 * LANES, A + 9 * LANES, A + 18 * LANES
+RECORD = A + 21 * LANES
+MUSCLE = geo.RODS * RECORD  # after the records: activations (side, segment, lane)
+SCRATCH = MUSCLE + 2 * geo.SEGMENTS * LANES
+
+# pi in three parts, the first two of 31 bits, so that k times them is exact for |k| < 2**22.
+_PI_1, _PI_2, _PI_3 = 3.1415926534682512, 1.215420100718692e-10, 5.825464112186712e-20
+_ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer
+# Taylor's coefficients of sin(x)/x and cos(x) in powers of x^2, the highest first.
+_SINE = tuple((-1) ** n / factorial(2 * n + 1) for n in range(9, -1, -1))
+_COSINE = tuple((-1) ** n / factorial(2 * n) for n in range(10, -1, -1))
+
+
+@kernel(inline="always")
+def sine_cosine(angle):
+    """Sine and cosine by Taylor's series after taking off multiples of pi: libm's would not vectorise.
+
+    With |r| <= pi/2 the first terms left out are below 3e-16.
+    """
+    k = (angle * (1 / np.pi) + _ROUND) - _ROUND
+    r = ((angle - k * _PI_1) - k * _PI_2) - k * _PI_3
+    half = (k * 0.5 + _ROUND) - _ROUND
+    odd = k - 2.0 * half
+    sign = 1.0 - 2.0 * odd * odd
+    z = r * r
+    sine, cosine = 0.0, 0.0
+    for coefficient in _SINE:
+        sine = sine * z + coefficient
+    for coefficient in _COSINE:
+        cosine = cosine * z + coefficient
+    return sign * r * sine, sign * cosine
+
+
+def to_blocks(state: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+    """Pack state and velocity (particle, 49, 3) into blocks; the last one is filled up with straight bodies."""
+    particles = len(state)
+    count = -(-particles // LANES)
+    rows = np.zeros((count * LANES, geo.RODS, 6))
+    rows[particles:, :, :3] = geo.straight()
+    rows[:particles, :, :3] = state
+    rows[:particles, :, 3:] = velocity
+    return np.ascontiguousarray(rows.reshape(count, LANES, geo.RODS * 6).swapaxes(1, 2)).reshape(count, -1)
+
+
+def from_blocks(blocks: np.ndarray, particles: int) -> tuple[np.ndarray, np.ndarray]:
+    """State and velocity (particle, 49, 3) of the first particles in some blocks."""
+    rows = blocks.reshape(len(blocks), geo.RODS * 6, LANES).swapaxes(1, 2).reshape(-1, geo.RODS, 6)[:particles]
+    return np.ascontiguousarray(rows[:, :, :3]), np.ascontiguousarray(rows[:, :, 3:])
