@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import geometry as geo
-from .blocks import LANES, PHI, RECORD, STATE, VX, VY, A, F, U, X, Y, sine_cosine
+from .blocks import LANES, PHI, RECORD, STATE, VX, VY, A, F, U, W, X, Y, sine_cosine
 from .kernel import kernel
 
 MARGIN = 0.2  # mm around a body within which objects are in its reach
@@ -53,6 +53,7 @@ def touch(q, s, h, objects, frame):
     touched = False
     for rod in range(geo.RODS):
         z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
+        r[A:U] = 0.0
         for i in range(LANES):
             sine, cosine = sine_cosine(z[PHI + i] + h * r[U + 2 * LANES + i])
             place[i], place[LANES + i] = z[X + i] + h * r[U + i], z[Y + i] + h * r[U + LANES + i]

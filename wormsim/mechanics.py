@@ -34,37 +34,43 @@ _RADIUS, _REST_LATERAL, _REST_DIAGONAL, _CONTRACTION = geo.RADIUS, geo.REST_LATE
 
 
 @kernel
-def place(q, s, h, along, across):
-    """Extrapolate every rod to the midpoint, and start its 3x3 block with the medium's drag and its force with zero."""
+def place(q, s, h):
+    """Extrapolate every rod to the midpoint."""
     for rod in range(_RODS):
         z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
         radius = _RADIUS[rod]
-        turn = 4 * np.pi * radius * radius * along
         for i in range(LANES):
             r[XS + i] = z[X + i] + 0.5 * h * z[VX + i]
             r[YS + i] = z[Y + i] + 0.5 * h * z[VY + i]
             sine, cosine = sine_cosine(z[PHI + i] + 0.5 * h * z[VPHI + i])
-            r[AX + i] = radius * cosine
-            r[AY + i] = radius * sine
-            r[A + i] = along + (across - along) * cosine * cosine
-            r[A + LANES + i] = (across - along) * cosine * sine
-            r[A + 2 * LANES + i] = 0.0
-            r[A + 3 * LANES + i] = along + (across - along) * sine * sine
-            r[A + 4 * LANES + i] = 0.0
-            r[A + 5 * LANES + i] = turn
-            r[F + i] = 0.0
-            r[F + LANES + i] = 0.0
-            r[F + 2 * LANES + i] = 0.0
+            r[AX + i], r[AY + i] = radius * cosine, radius * sine
 
 
 @kernel
-def eliminate(q, s, muscle, h):
+def begin(s, along, across, touching):
+    """Start the first rod's block and force with the medium's drag, and the push of objects if there is any."""
+    turn, steep = 4 * np.pi * _RADIUS[0] * _RADIUS[0] * along, (across - along) / (_RADIUS[0] * _RADIUS[0])
+    r = s[:RECORD]
+    if not touching:
+        r[A:U] = 0.0
+    for i in range(LANES):
+        ax, ay = r[AX + i], r[AY + i]
+        r[A + i] += along + steep * ax * ax
+        r[A + LANES + i] += steep * ax * ay
+        r[A + 3 * LANES + i] += along + steep * ay * ay
+        r[A + 5 * LANES + i] += turn
+
+
+@kernel
+def eliminate(q, s, muscle, h, along, across, touching):
     """Walk the segments from the head: add the four elements of each, then eliminate its first rod (block Gauss)."""
     for seg in range(_SEGMENTS):
         z, r = q[seg * STATE : (seg + 2) * STATE], s[seg * RECORD : (seg + 2) * RECORD]
         m = muscle[seg * LANES : (_SEGMENTS + seg + 1) * LANES]
         rest, rest_diagonal, contraction = _REST_LATERAL[seg], _REST_DIAGONAL[seg], _CONTRACTION[seg]
         half = 0.5 * h
+        next_radius = _RADIUS[seg + 1]
+        turn, steep = 4 * np.pi * next_radius * next_radius * along, (across - along) / (next_radius * next_radius)
         for i in range(LANES):
             # Vectors of the four elements, from the first rod's end to the second's.
             cx, cy = r[RECORD + XS + i] - r[XS + i], r[RECORD + YS + i] - r[YS + i]
@@ -134,16 +140,24 @@ def eliminate(q, s, muscle, h):
             r[W + 3 * LANES + i], r[W + 4 * LANES + i], r[W + 5 * LANES + i] = w10, w11, w12
             r[W + 6 * LANES + i], r[W + 7 * LANES + i], r[W + 8 * LANES + i] = w20, w21, w22
 
-            # What is left for the second rod.
-            r[RECORD + A + i] += xx + (xx * w00 + xy * w10 - xp * w20)
-            r[RECORD + A + LANES + i] += xy + (xx * w01 + xy * w11 - xp * w21)
-            r[RECORD + A + 2 * LANES + i] += xq + (xx * w02 + xy * w12 - xp * w22)
-            r[RECORD + A + 3 * LANES + i] += yy + (xy * w01 + yy * w11 - yp * w21)
-            r[RECORD + A + 4 * LANES + i] += yq + (xy * w02 + yy * w12 - yp * w22)
-            r[RECORD + A + 5 * LANES + i] += qq + (xq * w02 + yq * w12 - pq * w22)
-            r[RECORD + F + i] += fx + (xx * u0 + xy * u1 - xp * u2)
-            r[RECORD + F + LANES + i] += fy + (xy * u0 + yy * u1 - yp * u2)
-            r[RECORD + F + 2 * LANES + i] += fq + (xq * u0 + yq * u1 - pq * u2)
+            # What is left for the second rod, and its drag.
+            a = xx + (xx * w00 + xy * w10 - xp * w20) + (along + steep * bx * bx)
+            b = xy + (xx * w01 + xy * w11 - xp * w21) + steep * bx * by
+            c = xq + (xx * w02 + xy * w12 - xp * w22)
+            d = yy + (xy * w01 + yy * w11 - yp * w21) + (along + steep * by * by)
+            e = yq + (xy * w02 + yy * w12 - yp * w22)
+            f = qq + (xq * w02 + yq * w12 - pq * w22) + turn
+            f0 = fx + (xx * u0 + xy * u1 - xp * u2)
+            f1 = fy + (xy * u0 + yy * u1 - yp * u2)
+            f2 = fq + (xq * u0 + yq * u1 - pq * u2)
+            if touching:
+                a, b, c = a + r[RECORD + A + i], b + r[RECORD + A + LANES + i], c + r[RECORD + A + 2 * LANES + i]
+                d, e = d + r[RECORD + A + 3 * LANES + i], e + r[RECORD + A + 4 * LANES + i]
+                f += r[RECORD + A + 5 * LANES + i]
+                f0, f1, f2 = f0 + r[RECORD + F + i], f1 + r[RECORD + F + LANES + i], f2 + r[RECORD + F + 2 * LANES + i]
+            r[RECORD + A + i], r[RECORD + A + LANES + i], r[RECORD + A + 2 * LANES + i] = a, b, c
+            r[RECORD + A + 3 * LANES + i], r[RECORD + A + 4 * LANES + i], r[RECORD + A + 5 * LANES + i] = d, e, f
+            r[RECORD + F + i], r[RECORD + F + LANES + i], r[RECORD + F + 2 * LANES + i] = f0, f1, f2
 
 
 @kernel
@@ -221,12 +235,13 @@ def touch_and_solve(q, s, muscle, h, along, across, objects):
             s[rod * RECORD + U + k] = q[rod * STATE + VX + k]
     touched = True
     for solves in range(NEWTON_SOLVES):
-        place(q, s, h, along, across)
+        place(q, s, h)
         still = touch(q, s, h, reached, frame)
         if solves and not (still or touched):
             break
         touched = still
-        eliminate(q, s, muscle, h)
+        begin(s, along, across, True)
+        eliminate(q, s, muscle, h, along, across, True)
         substitute(s)
 
 
@@ -236,8 +251,9 @@ def step_block(q, s, muscle, h, along, across, objects, alive):
     if len(objects):
         touch_and_solve(q, s, muscle, h, along, across, objects)
     else:
-        place(q, s, h, along, across)
-        eliminate(q, s, muscle, h)
+        place(q, s, h)
+        begin(s, along, across, False)
+        eliminate(q, s, muscle, h, along, across, False)
         substitute(s)
     judge(q, s, h, alive)
     move(q, s, h, alive)
