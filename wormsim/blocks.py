@@ -19,7 +19,7 @@ LANES = 16
 # Rows of a rod's state: position and the last step's velocity.
 X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
 STATE = 6 * LANES
-# Rows of its working record: extrapolated place, arm R (cos, sin), 3x3 block A (6 rows) and force F (3), and velocity U (3). Once
+# Rows of its working record: extrapolated place, arm R (cos, sin), 3x3 block A (6 rows), force F (3) and velocity U (3). Once
 # a rod is eliminated, its block and force make room for its coupling W to the next rod (9).
 XS, YS, AX, AY, A = [LANES * row for row in range(5)]
 F, U = A + 6 * LANES, A + 9 * LANES
