@@ -89,7 +89,7 @@ def test_the_kernel_is_vectorised():
     """Packed arithmetic on 256 or 512 bits, in the loop that does most of the work."""
     compiled = numba.njit(**{**kernel.FLAGS, "cache": False})(mechanics.eliminate.py_func)
     vector = numba.float64[::1]
-    compiled.compile((vector, vector, vector, numba.float64))
+    compiled.compile((vector, vector, vector, *[numba.float64] * 3, numba.boolean))
     assembly = compiled.inspect_asm(compiled.signatures[0])
     if not re.search(r"%[xyz]mm", assembly) or "avx2" not in numba.core.codegen.get_host_cpu_features():
         pytest.skip("this processor has no AVX2")
