@@ -177,6 +177,26 @@ def test_objects_within_reach_of_a_neighbour_do_not_matter():
     assert (both.state[0] == alone.state[0]).all()
 
 
+@pytest.mark.parametrize("medium", [1.0, 0.0])
+def test_bodies_that_touch_posts_do_the_same_alone(medium):
+    """The number of Newton solves is a block's, but must not show in any body of it."""
+    posts = wormsim.hexagonal_posts(0.4, 0.1)
+    worm, frames = wormsim.crawl(3, medium, posts), np.arange(40, 300, 9)
+    states, muscle = worm["body"].values[frames], worm["muscle"].values[frames]
+    velocity = (states - worm["body"].values[frames - 1]) / 0.01
+
+    def end(part: slice) -> np.ndarray:
+        body = wormsim.Body.from_state(states[part], velocity[part], medium=medium, objects=posts)
+        for _ in range(10):
+            body.step(muscle[part], 0.002)
+        return body.state
+
+    together = end(slice(None))
+    touching = [bool(wormsim.reference.contact(state, posts).any()) for state in together]
+    assert any(touching) and not all(touching)
+    assert all((end(slice(i, i + 1))[0] == state).all() for i, state in enumerate(together))
+
+
 def test_bodies_may_be_stepped_from_several_threads():
     def drive(seed: int) -> np.ndarray:
         body = wormsim.Body(200)
