@@ -7,12 +7,9 @@ compiler need not fear aliases. Lanes never mix: a body's future does not depend
 on threads.
 """
 
-from math import factorial
-
 import numpy as np
 
 from . import geometry as geo
-from .kernel import kernel
 
 LANES = 16
 
@@ -20,40 +17,14 @@ LANES = 16
 X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
 STATE = 6 * LANES
 # Rows of its working record: extrapolated place, arm R (cos, sin), 3x3 block A (6 rows), force F (3) and velocity U (3). Once
-# a rod is eliminated, its block and force make room for its coupling W to the next rod (9).
+# a rod is eliminated, its block and force make room for its coupling W to the next rod (9), and once that is used, its place
+# for FINE: 1 where the step keeps the body physical from this rod to the tail.
 XS, YS, AX, AY, A = [LANES * row for row in range(5)]
 F, U = A + 6 * LANES, A + 9 * LANES
-W = A
+W, FINE = A, XS
 RECORD = A + 12 * LANES
 MUSCLE = geo.RODS * RECORD  # after the records: activations (side, segment, lane)
 SCRATCH = MUSCLE + 2 * geo.SEGMENTS * LANES
-
-# pi in three parts, the first two of 31 bits, so that k times them is exact for |k| < 2**22.
-_PI_1, _PI_2, _PI_3 = 3.1415926534682512, 1.215420100718692e-10, 5.825464112186712e-20
-_ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer
-# Taylor's coefficients of sin(x)/x and cos(x) in powers of x^2, the highest first.
-_SINE = tuple((-1) ** n / factorial(2 * n + 1) for n in range(9, -1, -1))
-_COSINE = tuple((-1) ** n / factorial(2 * n) for n in range(10, -1, -1))
-
-
-@kernel(inline="always")
-def sine_cosine(angle):
-    """Sine and cosine by Taylor's series after taking off multiples of pi: libm's would not vectorise.
-
-    With |r| <= pi/2 the first terms left out are below 3e-16.
-    """
-    k = (angle * (1 / np.pi) + _ROUND) - _ROUND
-    r = ((angle - k * _PI_1) - k * _PI_2) - k * _PI_3
-    half = (k * 0.5 + _ROUND) - _ROUND
-    odd = k - 2.0 * half
-    sign = 1.0 - 2.0 * odd * odd
-    z = r * r
-    sine, cosine = 0.0, 0.0
-    for coefficient in _SINE:
-        sine = sine * z + coefficient
-    for coefficient in _COSINE:
-        cosine = cosine * z + coefficient
-    return sign * r * sine, sign * cosine
 
 
 def to_blocks(state: np.ndarray, velocity: np.ndarray) -> np.ndarray:

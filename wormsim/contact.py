@@ -3,7 +3,8 @@
 import numpy as np
 
 from . import geometry as geo
-from .blocks import LANES, PHI, RECORD, STATE, VX, VY, A, F, U, X, Y, sine_cosine
+from .blocks import LANES, PHI, RECORD, STATE, VX, VY, A, F, U, X, Y
+from .elementary import sine_cosine
 from .kernel import kernel
 
 MARGIN = 0.2  # mm around a body within which objects are in its reach

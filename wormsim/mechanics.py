@@ -16,8 +16,9 @@ import numpy as np
 from numba import prange
 
 from . import geometry as geo
-from .blocks import AX, AY, LANES, MUSCLE, PHI, RECORD, STATE, VPHI, VX, VY, XS, YS, A, F, U, W, X, Y, sine_cosine
+from .blocks import AX, AY, FINE, LANES, MUSCLE, PHI, RECORD, STATE, VPHI, VX, VY, XS, YS, A, F, U, W, X, Y
 from .contact import touch, within_reach
+from .elementary import inverse_root, sine_cosine
 from .kernel import kernel
 
 NEWTON_SOLVES = 3  # in a step that touches objects
@@ -79,12 +80,9 @@ def eliminate(q, s, muscle, h, along, across, touching):
             x2, y2 = cx - (bx - ax), cy - (by - ay)
             x3, y3 = cx - (bx + ax), cy - (by + ay)
             x4, y4 = cx + (bx + ax), cy + (by + ay)
-            l1, l2 = np.sqrt(x1 * x1 + y1 * y1), np.sqrt(x2 * x2 + y2 * y2)
-            l3, l4 = np.sqrt(x3 * x3 + y3 * y3), np.sqrt(x4 * x4 + y4 * y4)
-            l12, l34 = l1 * l2, l3 * l4
-            inverse = 1 / (l12 * l34)
-            i12, i34 = inverse * l34, inverse * l12
-            i1, i2, i3, i4 = i12 * l2, i12 * l1, i34 * l4, i34 * l3
+            s1, s2, s3, s4 = x1 * x1 + y1 * y1, x2 * x2 + y2 * y2, x3 * x3 + y3 * y3, x4 * x4 + y4 * y4
+            i1, i2, i3, i4 = inverse_root(s1), inverse_root(s2), inverse_root(s3), inverse_root(s4)
+            l1, l2, l3, l4 = s1 * i1, s2 * i2, s3 * i3, s4 * i4
 
             # Directions and lever arms: g = (-ux, -uy, p, ux, uy, q).
             x1, y1, x2, y2, x3, y3, x4, y4 = x1 * i1, y1 * i1, x2 * i2, y2 * i2, x3 * i3, y3 * i3, x4 * i4, y4 * i4
@@ -161,20 +159,27 @@ def eliminate(q, s, muscle, h, along, across, touching):
 
 
 @kernel
-def substitute(s):
-    """Solve for the tail's velocity and walk back to the head."""
-    r = s[(_RODS - 1) * RECORD :]
+def substitute(q, s, h):
+    """Solve for the tail's velocity, walk back to the head, and find where the step would make a body unphysical.
+
+    Unphysical are rods that cross, tear apart or fly. On either side, the gap to the next rod along the body is c . t -+ R
+    sin(turn), with c between the centres and t = (sin phi, -cos phi); the new t follows from the one at the midpoint by a small
+    rotation. A comparison with NaN is false, too.
+    """
+    r = s[(_RODS - 1) * RECORD : _RODS * RECORD]
     for i in range(LANES):
         a, b, c = r[A + i], r[A + LANES + i], r[A + 2 * LANES + i]
         d, e, f = r[A + 3 * LANES + i], r[A + 4 * LANES + i], r[A + 5 * LANES + i]
         f0, f1, f2 = r[F + i], r[F + LANES + i], r[F + 2 * LANES + i]
         c00, c01, c02, c11, c12, c22 = d * f - e * e, c * e - b * f, b * e - c * d, a * f - c * c, b * c - a * e, a * d - b * b
         scale = 1 / (a * c00 + b * c01 + c * c02)
-        r[U + i] = (c00 * f0 + c01 * f1 + c02 * f2) * scale
-        r[U + LANES + i] = (c01 * f0 + c11 * f1 + c12 * f2) * scale
-        r[U + 2 * LANES + i] = (c02 * f0 + c12 * f1 + c22 * f2) * scale
+        u0, u1 = (c00 * f0 + c01 * f1 + c02 * f2) * scale, (c01 * f0 + c11 * f1 + c12 * f2) * scale
+        u2 = (c02 * f0 + c12 * f1 + c22 * f2) * scale
+        r[U + i], r[U + LANES + i], r[U + 2 * LANES + i] = u0, u1, u2
+        r[FINE + i] = 1.0 if (abs(u0) < FASTEST) & (abs(u1) < FASTEST) & (abs(u2) < FASTEST) else 0.0
     for seg in range(_SEGMENTS - 1, -1, -1):
-        r = s[seg * RECORD : (seg + 2) * RECORD]
+        z, r = q[seg * STATE : (seg + 2) * STATE], s[seg * RECORD : (seg + 2) * RECORD]
+        scale, next_radius = 1 / _RADIUS[seg], _RADIUS[seg + 1]
         for i in range(LANES):
             v0, v1, v2 = r[RECORD + U + i], r[RECORD + U + LANES + i], r[RECORD + U + 2 * LANES + i]
             u0 = r[U + i] - (r[W + i] * v0 + r[W + LANES + i] * v1 + r[W + 2 * LANES + i] * v2)
@@ -182,31 +187,16 @@ def substitute(s):
             u2 = r[U + 2 * LANES + i] - (r[W + 6 * LANES + i] * v0 + r[W + 7 * LANES + i] * v1 + r[W + 8 * LANES + i] * v2)
             r[U + i], r[U + LANES + i], r[U + 2 * LANES + i] = u0, u1, u2
 
-
-@kernel
-def judge(q, s, h, alive):
-    """Set alive to 0 where the step would make a body unphysical: rods that cross, tear apart or fly.
-
-    On either side, the gap to the next rod along the body is c . t -+ R sin(turn), with c between the centres and t = (sin phi,
-    -cos phi); the new t follows from the one at the midpoint by a small rotation. A comparison with NaN is false, too.
-    """
-    for seg in range(_SEGMENTS):
-        z, r = q[seg * STATE : (seg + 2) * STATE], s[seg * RECORD : (seg + 2) * RECORD]
-        scale, next_radius = 1 / _RADIUS[seg], _RADIUS[seg + 1]
-        for i in range(LANES):
-            u0, u1, u2 = r[U + i], r[U + LANES + i], r[U + 2 * LANES + i]
-            v0, v1, v2 = r[RECORD + U + i], r[RECORD + U + LANES + i], r[RECORD + U + 2 * LANES + i]
             cx, cy = z[STATE + X + i] - z[X + i] + h * (v0 - u0), z[STATE + Y + i] - z[Y + i] + h * (v1 - u1)
             turn = z[STATE + PHI + i] - z[PHI + i] + h * (v2 - u2)
             d = h * u2 - 0.5 * h * z[VPHI + i]
             even, odd = scale * (1 - 0.5 * d * d), scale * d
             along = cx * (even * r[AY + i] + odd * r[AX + i]) - cy * (even * r[AX + i] - odd * r[AY + i])
             across = next_radius * turn * (1 - turn * turn / 6)
-            fine = (along - across > NARROWEST) & (along + across > NARROWEST) & (abs(turn) < SHARPEST)
-            fine &= (along - across < WIDEST) & (along + across < WIDEST)
-            fine &= (abs(u0) < FASTEST) & (abs(u1) < FASTEST) & (abs(u2) < FASTEST)
-            fine &= (abs(v0) < FASTEST) & (abs(v1) < FASTEST) & (abs(v2) < FASTEST)
-            alive[i] = alive[i] if fine else 0.0
+            physical = (along - across > NARROWEST) & (along + across > NARROWEST) & (abs(turn) < SHARPEST)
+            physical &= (along - across < WIDEST) & (along + across < WIDEST)
+            physical &= (abs(u0) < FASTEST) & (abs(u1) < FASTEST) & (abs(u2) < FASTEST)
+            r[FINE + i] = r[RECORD + FINE + i] if physical else 0.0
 
 
 @kernel
@@ -242,7 +232,7 @@ def touch_and_solve(q, s, muscle, h, along, across, objects):
         touched = still
         begin(s, along, across, True)
         eliminate(q, s, muscle, h, along, across, True)
-        substitute(s)
+        substitute(q, s, h)
 
 
 @kernel
@@ -254,8 +244,9 @@ def step_block(q, s, muscle, h, along, across, objects, alive):
         place(q, s, h)
         begin(s, along, across, False)
         eliminate(q, s, muscle, h, along, across, False)
-        substitute(s)
-    judge(q, s, h, alive)
+        substitute(q, s, h)
+    for i in range(LANES):
+        alive[i] = alive[i] if s[FINE + i] > 0.0 else 0.0
     move(q, s, h, alive)
 
 

@@ -8,7 +8,8 @@ sums it over its own segments and the ones behind it, with gains that make up fo
 import numpy as np
 
 from . import geometry as geo
-from .blocks import LANES, PHI, STATE, X, Y, sine_cosine
+from .blocks import LANES, PHI, STATE, X, Y
+from .elementary import sine_cosine
 from .kernel import kernel
 
 UNITS = 12

@@ -28,12 +28,6 @@ def worst(states: np.ndarray, truth: np.ndarray) -> float:
     return float(np.hypot(*np.moveaxis((states - truth)[..., :2], -1, 0)).max())
 
 
-def test_sine_and_cosine_to_the_last_digits():
-    angles = np.concatenate([np.random.default_rng(0).uniform(-1e4, 1e4, 20_000), np.linspace(-7, 7, 20_001)])
-    found = np.array([blocks.sine_cosine(angle) for angle in angles])
-    np.testing.assert_allclose(found, np.column_stack([np.sin(angles), np.cos(angles)]), atol=6e-16, rtol=0)
-
-
 @pytest.mark.parametrize(("medium", "digits"), [(1.0, 1e-10), (0.1, 1e-9), (0.0, 1e-6)])
 def test_velocity_equals_the_reference(medium, digits):
     """In an infinitely short step the kernel solves the reference's equations (to what their conditioning allows in water)."""

@@ -1,0 +1,17 @@
+"""The vectorised elementary functions against libm's."""
+
+import numpy as np
+
+from wormsim import elementary
+
+
+def test_sine_and_cosine_to_the_last_digits():
+    angles = np.concatenate([np.random.default_rng(0).uniform(-1e4, 1e4, 20_000), np.linspace(-7, 7, 20_001)])
+    found = np.array([elementary.sine_cosine(angle) for angle in angles])
+    np.testing.assert_allclose(found, np.column_stack([np.sin(angles), np.cos(angles)]), atol=6e-16, rtol=0)
+
+
+def test_inverse_root_to_the_last_digits():
+    numbers = np.exp(np.random.default_rng(0).uniform(-300, 300, 20_000))
+    found = np.array([elementary.inverse_root(number) for number in numbers])
+    np.testing.assert_allclose(found, 1 / np.sqrt(numbers), rtol=1e-15)
