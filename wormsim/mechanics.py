@@ -225,11 +225,11 @@ def touch_and_solve(q, s, muscle, h, along, across, objects):
             s[rod * RECORD + U + k] = q[rod * STATE + VX + k]
     touched = True
     for solves in range(NEWTON_SOLVES):
-        place(q, s, h)
         still = touch(q, s, h, reached, frame)
         if solves and not (still or touched):
             break
         touched = still
+        place(q, s, h)
         begin(s, along, across, True)
         eliminate(q, s, muscle, h, along, across, True)
         substitute(q, s, h)
