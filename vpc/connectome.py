@@ -70,7 +70,7 @@ class Neuron:
         return -1 if self.name in GABAERGIC else 1
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
     """The known word most like another; the first in the alphabet of several."""
     return max(sorted(known), key=lambda other: difflib.SequenceMatcher(None, str(word), other).ratio())
 
@@ -103,20 +103,22 @@ def index(names: str | Iterable[str]) -> np.ndarray:
     places = []
     for name in [names] if isinstance(names, str) else names:
         if name not in _INDEX:
-            raise UnknownNeuron(
-                f"{name!r} is not one of the 302 neurons; did you mean {_nearest(str(name).upper(), _INDEX)!r}?"
-            )
+            raise UnknownNeuron(f"{name!r} is not one of the 302 neurons; did you mean {nearest(str(name).upper(), _INDEX)!r}?")
         places.append(_INDEX[name])
     return np.array(places, dtype=int)
 
 
 def find(what: str) -> tuple[str, ...]:
-    """All neurons by a name ("AVAL"), a class ("AVA"), a type ("motor") or a transmitter ("GABA")."""
-    found = tuple(n.name for n in NEURONS.values() if what in (n.name, n.neuron_class, n.type, *n.transmitters))
+    """All neurons by a name ("AVAL"), a class ("AVA"), a type ("motor"), a transmitter ("GABA"), or simply "all"."""
+    found = tuple(n.name for n in NEURONS.values() if what in _keys(n))
     if not found:
-        known = {key for n in NEURONS.values() for key in (n.name, n.neuron_class, n.type, *n.transmitters)}
-        raise UnknownNeuron(f"{what!r} is no neuron, class, type or transmitter; did you mean {_nearest(what, known)!r}?")
+        known = {key for n in NEURONS.values() for key in _keys(n)}
+        raise UnknownNeuron(f"{what!r} is no neuron, class, type or transmitter; did you mean {nearest(what, known)!r}?")
     return found
+
+
+def _keys(neuron: Neuron) -> tuple[str, ...]:
+    return (neuron.name, neuron.neuron_class, neuron.type, *neuron.transmitters, "all")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +134,7 @@ class Connectome:
         """One of the published data sets; `SOURCES` lists and cites them."""
         if name not in SOURCES:
             known = ", ".join(SOURCES)
-            raise ValueError(f"connectome must be one of {known}, got {name!r}; did you mean {_nearest(name, SOURCES)!r}?")
+            raise ValueError(f"connectome must be one of {known}, got {name!r}; did you mean {nearest(name, SOURCES)!r}?")
         return _load(name)
 
     @property

@@ -1,6 +1,5 @@
 """`Body`: many worm bodies in one medium, stepped together under muscle activation."""
 
-import threading
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -10,11 +9,11 @@ import numpy as np
 from . import check
 from . import geometry as geo
 from .blocks import LANES, SCRATCH, from_blocks, to_blocks
+from .kernel import one_at_a_time
 from .mechanics import advance, advance_parallel
 from .objects import check_objects
 
 MOST_SUBSTEPS = 100_000  # in one call of `step`: some seconds for one body
-_one_at_a_time = threading.Lock()  # some of numba's threading layers end the process when entered twice
 
 
 def longest_step(medium: float, touching: bool = False) -> float:
@@ -125,7 +124,7 @@ class Body:
         if len(scratch) == 1:
             advance(*arguments)
         else:
-            with _one_at_a_time:
+            with one_at_a_time:
                 advance_parallel(*arguments)
 
     def _set(self, state: np.ndarray, velocity: np.ndarray, ok: np.ndarray) -> None:

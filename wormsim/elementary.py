@@ -12,6 +12,7 @@ _ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest intege
 # Taylor's coefficients of sin(x)/x and cos(x) in powers of x^2, the highest first.
 _SINE = tuple((-1) ** n / factorial(2 * n + 1) for n in range(9, -1, -1))
 _COSINE = tuple((-1) ** n / factorial(2 * n) for n in range(10, -1, -1))
+_LOG_2 = np.log(2)
 
 
 @kernel(inline="always")
@@ -46,3 +47,48 @@ def inverse_root(x):
     y = y * (1.0 + e * (0.5 + e * (0.375 + e * 0.3125)))
     e = 1.0 - x * y * y
     return y * (1.0 + e * (0.5 + e * 0.375))
+
+
+@kernel(inline="always")
+def reciprocal(x):
+    """1 / x without the processor's slow division, to 2e-15 for normal x > 0.
+
+    Subtracting the exponent as an integer gives a first guess y, good to 12 %; with e = 1 - x y the rest is the geometric
+    series, as (1 + e)(1 + e^2), twice.
+    """
+    y = np.int64(np.int64(0x7FDE623822FC16E6) - np.float64(x).view(np.int64)).view(np.float64)
+    e = 1.0 - x * y
+    y = y + y * e
+    y = y + y * (e * e)
+    e = 1.0 - x * y
+    y = y + y * e
+    return y + y * (e * e)
+
+
+@kernel(inline="always")
+def exponential(x):
+    """e^x to 3e-13 of itself, for |x| < 700."""
+    shifted = x * (1 / _LOG_2) + _ROUND  # its last bits hold the nearest integer k
+    r = x - (shifted - _ROUND) * _LOG_2
+    # Taylor's series to the tenth power, summed in pairs, which is quicker than one term after the other.
+    r2 = r * r
+    r4 = r2 * r2
+    low = (1.0 + r) + r2 * (1 / 2 + r * (1 / 6))
+    middle = (1 / 24 + r * (1 / 120)) + r2 * (1 / 720 + r * (1 / 5040))
+    high = (1 / 40320 + r * (1 / 362880)) + r2 * (1 / 3628800)
+    y = (low + r4 * middle) + (r4 * r4) * high
+    return np.int64(np.float64(y).view(np.int64) + (np.float64(shifted).view(np.int64) << 52)).view(np.float64)
+
+
+@kernel(inline="always")
+def logistic(x):
+    """1 / (1 + e^-x), to 3e-13 of itself, for |x| < 700."""
+    return 1.0 / (1.0 + exponential(-x))
+
+
+@kernel(inline="always")
+def tanh(x):
+    """Hyperbolic tangent, to 3e-13, for any x."""
+    x = x if x < 20.0 else 20.0
+    x = x if x > -20.0 else -20.0
+    return 2.0 / (1.0 + exponential(-2.0 * x)) - 1.0

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ if numba.config.CPU_FEATURES is None and "+avx512f" in get_host_cpu_features():
 # Fused multiply-adds and nothing else that changes results: no reordering. Division by zero gives inf, not an exception, which
 # would keep LLVM from vectorising.
 FLAGS = {"fastmath": {"contract"}, "error_model": "numpy", "cache": True, "nogil": True}
+
+
+one_at_a_time = threading.Lock()  # hold it in parallel kernels: some of numba's threading layers cannot be entered twice
 
 
 @functools.cache

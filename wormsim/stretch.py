@@ -9,7 +9,7 @@ import numpy as np
 
 from . import geometry as geo
 from .blocks import LANES, PHI, STATE, X, Y
-from .elementary import sine_cosine
+from .elementary import inverse_root, sine_cosine
 from .kernel import kernel
 
 UNITS = 12
@@ -62,13 +62,15 @@ def stretch_block(q, out):
         z = q[rod * STATE : (rod + 1) * STATE]
         segment = max(rod - 1, 0)
         o = out[segment * LANES :]
-        rest, width, radius = geo.REST_LATERAL[segment], geo.RELATIVE_WIDTH[segment], geo.RADIUS[rod]
+        per_rest, per_width, radius = 1 / geo.REST_LATERAL[segment], 1 / geo.RELATIVE_WIDTH[segment], geo.RADIUS[rod]
         for i in range(LANES):
             sine, cosine = sine_cosine(z[PHI + i])
             ax, ay = radius * cosine, radius * sine
             x1, y1, x2, y2 = z[X + i] + ax, z[Y + i] + ay, z[X + i] - ax, z[Y + i] - ay
             dx, dy = x1 - ends[i], y1 - ends[LANES + i]
-            o[i] = (np.sqrt(dx * dx + dy * dy) / rest - 1) / width
+            square = dx * dx + dy * dy
+            o[i] = (square * inverse_root(square) * per_rest - 1) * per_width
             dx, dy = x2 - ends[2 * LANES + i], y2 - ends[3 * LANES + i]
-            o[geo.SEGMENTS * LANES + i] = (np.sqrt(dx * dx + dy * dy) / rest - 1) / width
+            square = dx * dx + dy * dy
+            o[geo.SEGMENTS * LANES + i] = (square * inverse_root(square) * per_rest - 1) * per_width
             ends[i], ends[LANES + i], ends[2 * LANES + i], ends[3 * LANES + i] = x1, y1, x2, y2

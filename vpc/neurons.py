@@ -1,0 +1,184 @@
+"""Voltage and calcium of 302 neurons: conductances, equilibrium, and the step of a block of worms.
+
+With all conductances in pS, voltages in mV and currents in fA (pS x mV), neuron i follows
+
+    C dV_i/dt = I_i - g_i V_i
+    g_i = g_leak + sum_j gap_ij + sum_j syn_ij s_j + (inputs)
+    I_i = g_leak E_leak + sum_j gap_ij V_j + sum_j syn_ij E_j s_j + (inputs)
+    s_j = 1 / (1 + exp(-k_j (V_j - Veq_j)))
+    dc_i/dt = (c_min + c_range / (1 + exp(-(V_i - V_c) / k_c)) - c_i) / tau_c
+
+where Veq is the voltage at which every s is 1/2. A step of length h is an exponential midpoint rule: g and I at the start take
+every neuron to the middle, g and I there take it from the start to the end, each time as if they were constant,
+
+    V(h) = (V + (h I / C)(1 + z/2 + z^2/6 + z^3/24)) / (1 + z + z^2/2 + z^3/6 + z^4/24),   z = h g / C,
+
+which is V_inf + (V - V_inf) e^-z with e^z to fourth order: second order in h, stable for any g, and without memory.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wormsim.blocks import LANES
+from wormsim.elementary import logistic, reciprocal
+from wormsim.kernel import kernel
+
+from .connectome import NEURONS, Connectome
+from .parameters import PARAMETERS, Value, per_neuron
+
+N = len(NEURONS)
+STEP = 0.01  # s
+STEEP = 4.39 / 35  # 1/mV: steepness of synaptic activation where `steep` is 1 (Wicks et al. 1996)
+HIGHEST = 250.0  # mV: beyond it a worm has failed
+SIGNS = np.array([neuron.sign for neuron in NEURONS.values()])
+
+
+# What the kernels work on, in one flat array, so that LLVM sees that its parts do not overlap: for every neuron a row of lanes
+# of voltage, calcium, voltage in mid-step, s, conductance, current and a Gaussian. Gaussians come in fours, hence the rounding.
+PART = 4 * -(-N // 4) * LANES
+V, CALCIUM, MID, S, G, CURRENT, GAUSSIAN = [PART * part for part in range(7)]
+WORK = 7 * PART
+
+
+class Circuit(NamedTuple):
+    """What the kernels need to know of the neurons; in the sparse matrices, entries start[n] to start[n + 1] are neuron n's."""
+
+    conductance_start: np.ndarray
+    conductance_where: np.ndarray  # row of the work, each of them an s
+    conductance_weight: np.ndarray  # pS
+    current_start: np.ndarray
+    current_where: np.ndarray  # an s or a V
+    current_weight: np.ndarray  # fA, or pS
+    conductance: np.ndarray  # pS, that is there at all times
+    current: np.ndarray  # fA, the same
+    rate: np.ndarray  # 1/C, in 1/(s pS)
+    slope: np.ndarray  # 1/mV, of s
+    equilibrium: np.ndarray  # mV, where s is 1/2
+    calcium_slope: np.ndarray  # 1/mV
+    calcium_middle: np.ndarray  # mV
+    calcium_min: np.ndarray  # uM
+    calcium_range: np.ndarray  # uM
+    calcium_share: np.ndarray  # of the way to its target that calcium goes in a step
+
+
+def of(parameters: Mapping[str, Value], name: str) -> np.ndarray:
+    """A parameter for each neuron."""
+    return per_neuron(parameters[name], PARAMETERS[name].default)
+
+
+def conductances(connectome: Connectome, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Synapses (to, from) and gap junctions in pS, and the reversal potential (from) of the synapses in mV."""
+    strength = np.where(SIGNS < 0, parameters["r_inh"], 1.0) * parameters["g_syn"]
+    reversal = np.where(SIGNS < 0, parameters["E_inh"], parameters["E_exc"])
+    return (strength[:, None] * connectome.chemical).T, parameters["g_gap"] * connectome.gap, reversal
+
+
+def equilibrium(connectome: Connectome, parameters: Mapping[str, Value]) -> np.ndarray:
+    """Veq: where the currents balance when every synapse is half open, mV."""
+    synapse, gap, reversal = conductances(connectome, parameters)
+    leak = of(parameters, "g_leak")
+    matrix = np.diag(leak + gap.sum(axis=1) + synapse.sum(axis=1) / 2) - gap
+    return np.linalg.solve(matrix, leak * of(parameters, "E_leak") + synapse @ reversal / 2)
+
+
+def calcium_target(voltage: np.ndarray, parameters: Mapping[str, Value]) -> np.ndarray:
+    """c_inf (..., neuron), uM: the calcium that belongs to a voltage in mV."""
+    rise = 1 / (1 + np.exp(-(voltage - of(parameters, "V_c")) / of(parameters, "k_c")))
+    return of(parameters, "c_min") + of(parameters, "c_range") * rise
+
+
+def fluorescence(calcium: np.ndarray, parameters: Mapping[str, Value]) -> np.ndarray:
+    """F c / (c + Kd) + D of calcium (..., neuron) in uM."""
+    return of(parameters, "F") * calcium / (calcium + of(parameters, "Kd")) + of(parameters, "D")
+
+
+def _rows(*matrices: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Entries that are not 0, neuron by neuron, of matrices that act on some part of the work: start, where, weight."""
+    matrix = np.hstack([matrix for matrix, _ in matrices])
+    places = np.concatenate([row // LANES + np.arange(N) for _, row in matrices])
+    start = np.concatenate([[0], np.count_nonzero(matrix, axis=1).cumsum()]).astype(np.uint64)
+    rows, columns = np.nonzero(matrix)
+    return start, places[columns].astype(np.uint64), matrix[rows, columns]  # unsigned numbers index faster
+
+
+def circuit(connectome: Connectome, parameters: Mapping[str, Value], removed: np.ndarray, middle: np.ndarray) -> Circuit:
+    """The neurons for the kernel, some of them removed, with synapses half open at the voltages `middle`."""
+    synapse, gap, reversal = conductances(connectome, parameters)
+    for matrix in (synapse, gap):
+        matrix[removed] = 0
+        matrix[:, removed] = 0
+    leak, resting = of(parameters, "g_leak"), of(parameters, "E_leak")
+    return Circuit(
+        *_rows((synapse, S)),
+        *_rows((synapse * reversal, S), (gap, MID)),
+        conductance=leak + gap.sum(axis=1),
+        current=leak * resting,
+        rate=1 / of(parameters, "C"),
+        slope=STEEP * of(parameters, "steep"),
+        equilibrium=np.where(removed, resting, middle),
+        calcium_slope=1 / of(parameters, "k_c"),
+        calcium_middle=of(parameters, "V_c"),
+        calcium_min=of(parameters, "c_min"),
+        calcium_range=of(parameters, "c_range"),
+        calcium_share=1 - np.exp(-STEP / of(parameters, "tau_c")),
+    )
+
+
+# The kernels below do the work of one block of worms.
+
+
+@kernel
+def activate(circuit, work):
+    """Open the synapses: s at the voltages of mid-step."""
+    for n in range(N):
+        r, slope, middle = work[n * LANES :], circuit.slope[n], circuit.equilibrium[n]
+        for i in range(LANES):
+            r[S + i] = logistic(slope * (r[MID + i] - middle))
+
+
+@kernel
+def sum_up(start, where, weight, constant, part, rows):
+    """Put constant + (sparse matrix) (rows) into one part of the rows (row, lane) of the work.
+
+    The 16 sums have names, because LLVM keeps them in registers then.
+    """
+    for n in range(N):
+        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = a13 = a14 = a15 = constant[n]
+        for entry in range(start[n], start[n + 1]):
+            w, r = weight[entry], rows[where[entry]]
+            a0, a1, a2, a3 = a0 + w * r[0], a1 + w * r[1], a2 + w * r[2], a3 + w * r[3]
+            a4, a5, a6, a7 = a4 + w * r[4], a5 + w * r[5], a6 + w * r[6], a7 + w * r[7]
+            a8, a9, a10, a11 = a8 + w * r[8], a9 + w * r[9], a10 + w * r[10], a11 + w * r[11]
+            a12, a13, a14, a15 = a12 + w * r[12], a13 + w * r[13], a14 + w * r[14], a15 + w * r[15]
+        o = rows[part // LANES + n]
+        o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7] = a0, a1, a2, a3, a4, a5, a6, a7
+        o[8], o[9], o[10], o[11], o[12], o[13], o[14], o[15] = a8, a9, a10, a11, a12, a13, a14, a15
+
+
+@kernel
+def relax(h, rate, work):
+    """Let every voltage relax for a time h under its conductance and current."""
+    for n in range(N):
+        r, scale = work[n * LANES :], h * rate[n]
+        for i in range(LANES):
+            z = scale * r[G + i]
+            gain = 1.0 + z * (1 / 2 + z * (1 / 6 + z * (1 / 24)))
+            r[MID + i] = (r[V + i] + scale * r[CURRENT + i] * gain) * reciprocal(1.0 + z * gain)
+
+
+@kernel
+def keep(circuit, noise, work):
+    """End a step: add noise, let calcium follow, and say whether a voltage is out of bounds or not a number."""
+    bad = False
+    for n in range(N):
+        r, sd, share = work[n * LANES :], noise[n], circuit.calcium_share[n]
+        low, span, slope = circuit.calcium_min[n], circuit.calcium_range[n], circuit.calcium_slope[n]
+        middle = circuit.calcium_middle[n]
+        for i in range(LANES):
+            new = r[MID + i] + sd * r[GAUSSIAN + i]
+            r[V + i] = r[MID + i] = new
+            r[CALCIUM + i] += share * (low + span * logistic(slope * (new - middle)) - r[CALCIUM + i])
+            bad |= not abs(new) < HIGHEST
+    return bad
