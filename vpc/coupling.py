@@ -55,14 +55,20 @@ class Coupling(NamedTuple):
     inverse_sigma_0: float
     lengthening: float  # E_e, mV
     shortening: float  # E_K, mV
-    tonic: tuple[float, float]  # pS and fA
-    plateau: tuple[float, float, float, float]  # pS, fA, V_h in mV, 1/k_p in 1/mV
-    dorsal_factors: tuple[float, float]  # on lengthening and shortening
+    tonic_conductance: float  # pS
+    tonic_current: float  # fA
+    plateau_conductance: float  # pS
+    plateau_current: float  # fA
+    plateau_middle: float  # V_h, mV
+    plateau_slope: float  # 1/k_p, 1/mV
+    dorsal_long: float
+    dorsal_short: float
     motor_neuron: np.ndarray  # (side * unit, 4): the two exciting and the two inhibiting ones around its centre
     motor_weight: np.ndarray
     gain: float  # w_m / V_s, 1/mV
     inhibition: float
-    limits: tuple[float, float]
+    least: float
+    most: float
     linear: bool
 
 
@@ -107,14 +113,20 @@ def coupling(parameters: Mapping[str, Any], removed: np.ndarray) -> Coupling:
         inverse_sigma_0=1 / p["sigma_0"],
         lengthening=float(p["E_e"]),
         shortening=float(p["E_K"]),
-        tonic=(float(p["g_on"]), 1e3 * p["i_on"]),
-        plateau=(float(p["g_p"]), 1e3 * p["i_p"], float(p["V_h"]), 1 / p["k_p"]),
-        dorsal_factors=(float(p["dorsal_long"]), float(p["dorsal_short"])),
+        tonic_conductance=float(p["g_on"]),
+        tonic_current=1e3 * p["i_on"],
+        plateau_conductance=float(p["g_p"]),
+        plateau_current=1e3 * p["i_p"],
+        plateau_middle=float(p["V_h"]),
+        plateau_slope=1 / p["k_p"],
+        dorsal_long=float(p["dorsal_long"]),
+        dorsal_short=float(p["dorsal_short"]),
         motor_neuron=motor,
         motor_weight=motor_weight,
         gain=p["w_m"] / p["V_s"],
         inhibition=float(p["a_D"]),
-        limits=(float(p["drive_min"]), float(p["drive_max"])),
+        least=float(p["drive_min"]),
+        most=float(p["drive_max"]),
         linear=p["linear"] > 0.5,
     )
 
@@ -125,7 +137,7 @@ def coupling(parameters: Mapping[str, Any], removed: np.ndarray) -> Coupling:
 @kernel
 def unit_sums(coupling, stretch, units):
     """Stretch of the units (side * unit, lane) from the segments' (side * segment, lane); after them is room for its sums."""
-    long, short = coupling.dorsal_factors
+    long, short = coupling.dorsal_long, coupling.dorsal_short
     for side in range(2):
         above, below = (long, short) if side == DORSAL else (1.0, 1.0)
         for unit in range(UNITS):
@@ -165,8 +177,9 @@ def sense(coupling, units, received):
 @kernel
 def excite(coupling, equilibrium, received, work):
     """Add the receptors' inputs, with tonic drive and plateau at the present voltage."""
-    tonic_g, tonic_i = coupling.tonic
-    plateau_g, plateau_i, half, slope = coupling.plateau
+    tonic_g, tonic_i = coupling.tonic_conductance, coupling.tonic_current
+    plateau_g, plateau_i = coupling.plateau_conductance, coupling.plateau_current
+    half, slope = coupling.plateau_middle, coupling.plateau_slope
     reversal = coupling.lengthening
     for k in range(RECEPTORS):
         n = coupling.neuron[k]
@@ -185,7 +198,7 @@ def drive(coupling, equilibrium, rows, share, muscles):
 
     Says whether an activation is out of bounds or not a number.
     """
-    low, high = coupling.limits
+    low, high = coupling.least, coupling.most
     gain, inhibition, linear = coupling.gain, coupling.inhibition, coupling.linear
     for unit in range(2 * UNITS):
         neuron, weight, m = (

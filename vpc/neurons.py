@@ -145,16 +145,18 @@ def sum_up(start, where, weight, constant, part, rows):
     The 16 sums have names, because LLVM keeps them in registers then.
     """
     for n in range(N):
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = a13 = a14 = a15 = constant[n]
-        for entry in range(start[n], start[n + 1]):
-            w, r = weight[entry], rows[where[entry]]
-            a0, a1, a2, a3 = a0 + w * r[0], a1 + w * r[1], a2 + w * r[2], a3 + w * r[3]
-            a4, a5, a6, a7 = a4 + w * r[4], a5 + w * r[5], a6 + w * r[6], a7 + w * r[7]
-            a8, a9, a10, a11 = a8 + w * r[8], a9 + w * r[9], a10 + w * r[10], a11 + w * r[11]
-            a12, a13, a14, a15 = a12 + w * r[12], a13 + w * r[13], a14 + w * r[14], a15 + w * r[15]
-        o = rows[part // LANES + n]
-        o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7] = a0, a1, a2, a3, a4, a5, a6, a7
-        o[8], o[9], o[10], o[11], o[12], o[13], o[14], o[15] = a8, a9, a10, a11, a12, a13, a14, a15
+        for p in range(0, LANES, 16):
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = a13 = a14 = a15 = constant[n]
+            for entry in range(start[n], start[n + 1]):
+                w, r = weight[entry], rows[where[entry]]
+                a0, a1, a2, a3 = a0 + w * r[p], a1 + w * r[p + 1], a2 + w * r[p + 2], a3 + w * r[p + 3]
+                a4, a5, a6, a7 = a4 + w * r[p + 4], a5 + w * r[p + 5], a6 + w * r[p + 6], a7 + w * r[p + 7]
+                a8, a9, a10, a11 = a8 + w * r[p + 8], a9 + w * r[p + 9], a10 + w * r[p + 10], a11 + w * r[p + 11]
+                a12, a13, a14, a15 = a12 + w * r[p + 12], a13 + w * r[p + 13], a14 + w * r[p + 14], a15 + w * r[p + 15]
+            o = rows[part // LANES + n]
+            o[p], o[p + 1], o[p + 2], o[p + 3], o[p + 4], o[p + 5], o[p + 6], o[p + 7] = a0, a1, a2, a3, a4, a5, a6, a7
+            o[p + 8], o[p + 9], o[p + 10], o[p + 11] = a8, a9, a10, a11
+            o[p + 12], o[p + 13], o[p + 14], o[p + 15] = a12, a13, a14, a15
 
 
 @kernel

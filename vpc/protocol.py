@@ -283,7 +283,7 @@ class Change(Action):
 class StepFamily(_Data):
     """A family of clamps of one neuron to levels first, first + increment, ...: an iterable of protocols, one for each level.
 
-    `kind` is "voltage" (levels in mV) or "current" (pA); outside of start to stop the neuron is free.
+    `clamp` is "voltage" (levels in mV) or "current" (pA); outside of start to stop the neuron is free.
     """
 
     neuron: str
@@ -292,12 +292,12 @@ class StepFamily(_Data):
     count: int
     start: float = 0.0
     stop: float | None = None
-    kind: str = "voltage"
+    clamp: str = "voltage"
 
     def __post_init__(self) -> None:
         check.whole("count of StepFamily", self.count)
-        if self.kind not in ("voltage", "current"):
-            raise ValueError(f"kind of StepFamily must be 'voltage' or 'current', got {self.kind!r}")
+        if self.clamp not in ("voltage", "current"):
+            raise ValueError(f"clamp of StepFamily must be 'voltage' or 'current', got {self.clamp!r}")
         for _ in self:
             pass
 
@@ -307,8 +307,8 @@ class StepFamily(_Data):
         return self.first + self.increment * np.arange(self.count)
 
     def __iter__(self) -> Any:
-        clamp = VoltageClamp if self.kind == "voltage" else CurrentClamp
-        return iter([(clamp(self.neuron, float(level), start=self.start, stop=self.stop),) for level in self.levels])
+        make = VoltageClamp if self.clamp == "voltage" else CurrentClamp
+        return iter([(make(self.neuron, float(level), start=self.start, stop=self.stop),) for level in self.levels])
 
     def __len__(self) -> int:
         return self.count

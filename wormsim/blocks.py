@@ -10,8 +10,7 @@ on threads.
 import numpy as np
 
 from . import geometry as geo
-
-LANES = 16
+from .kernel import LANES
 
 # Rows of a rod's state: position and the last step's velocity.
 X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +21,19 @@ if numba.config.CPU_FEATURES is None and "+avx512f" in get_host_cpu_features():
 FLAGS = {"fastmath": {"contract"}, "error_model": "numpy", "cache": True, "nogil": True}
 
 
+# Bodies in a block: 16, or a multiple of it (in this environment variable, before the first import). Results do not depend on it.
+LANES = int(os.environ.get("WORMSIM_LANES", "16"))
+if LANES < 16 or LANES % 16:
+    raise ValueError(f"WORMSIM_LANES must be a multiple of 16, got {LANES}")
+
 one_at_a_time = threading.Lock()  # hold it in parallel kernels: some of numba's threading layers cannot be entered twice
 
 
 @functools.cache
 def _fingerprint(folder: Path) -> str:
-    """A hash of all Python files of this package and of another."""
+    """A hash of all Python files of this package and of another, and of what else compiled code depends on."""
     files = sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("**/*.py")})
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + str(LANES).encode()).hexdigest()
 
 
 def kernel(function: Callable | None = None, **options: Any) -> Any:

@@ -1,0 +1,226 @@
+"""The worm as a whole: how it crawls, what its variants do, and that results depend on nothing but the seed."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+import xarray as xr
+
+import vpc
+import wormsim
+
+NOISE = {"all": 0.05, "DB": 0.2, "VB": 0.2}  # mV a step
+
+
+def centre(run: xr.Dataset) -> np.ndarray:
+    return run["body"].values[:, :, :2].mean(axis=1)
+
+
+def net_speed(run: xr.Dataset, skip: float) -> float:
+    """mm/s, as the crow flies."""
+    path = centre(run.sel(time=slice(skip, None)))
+    return float(np.hypot(*(path[-1] - path[0])) / (run["time"][-1] - skip))
+
+
+def turning(run: xr.Dataset, skip: float) -> float:
+    """Degrees a second by which the path, averaged over a period, turns."""
+    path, step = centre(run.sel(time=slice(skip, None))), float(run["time"][1] - run["time"][0])
+    period = round(1 / wormsim.gait(run, skip).frequency / step)
+    way = path[period:] - path[:-period]
+    heading = np.unwrap(np.arctan2(way[:, 1], way[:, 0]))
+    return float(np.degrees(abs(heading[-1] - heading[0])) / (len(heading) * step))
+
+
+@pytest.mark.parametrize("noise", [0.0, NOISE])
+def test_the_default_worm_crawls(noise):
+    """60 s on agar, ten seeds."""
+    for seed in range(10):
+        run = vpc.Worm().simulate(60, seed=seed, noise=noise)
+        gait = wormsim.gait(run, skip=10)
+        assert 0.38 < gait.frequency < 0.50 and 0.55 < gait.wavelength < 0.80
+        assert net_speed(run, 10) > 0.19 and gait.curvature < 12 and turning(run, 10) < 1
+        assert run["voltage"].min() > -80 and run["voltage"].max() < 10
+        assert run["ok"].all() and run["failure"] == ""
+
+
+def test_without_stretch_it_goes_flat():
+    run = vpc.Worm(parameters={"w_s": 0}).simulate(10)
+    bend = wormsim.curvature(run.sel(time=slice(5, None))["body"].values)
+    assert np.abs(bend).max() < 1 and np.ptp(bend, axis=0).max() < 0.05
+    assert net_speed(run, 5) < 0.002
+    assert run["voltage"].sel(neuron=["DB3", "VB5"]).isel(time=-1).mean() == pytest.approx(-4.5, abs=1.5)
+
+
+@pytest.mark.parametrize("w_m", [7.7, 9.0, 10.4])
+@pytest.mark.parametrize("w_s", [8.8, 10.3, 11.8])
+def test_it_crawls_all_around_the_default(w_m, w_s):
+    run = vpc.Worm().with_parameters(w_m=w_m, w_s=w_s).simulate(40)
+    gait = wormsim.gait(run, skip=10)
+    assert 0.38 < gait.frequency < 0.50 and 0.55 < gait.wavelength < 0.80 and net_speed(run, 10) > 0.19 and gait.curvature < 12
+
+
+def test_frequency_rises_towards_water():
+    frequencies = [wormsim.gait(vpc.Worm(medium=medium).simulate(20), skip=5).frequency for medium in (1, 0.5, 0.1, 0.01, 0)]
+    assert np.all(np.diff(frequencies) > 0.05)
+    np.testing.assert_allclose(frequencies, [0.44, 0.61, 1.05, 1.73, 2.69], rtol=0.07)
+
+
+def test_noise_of_5_mv_on_b_neurons_loses_the_gait_and_1_mv_does_not():
+    speed = {sd: net_speed(vpc.Worm().simulate(40, noise={"DB": sd, "VB": sd}), 10) for sd in (1, 5)}
+    assert speed[1] > 0.2 and speed[5] < 0.5 * speed[1]
+
+
+def test_the_lively_variant_moves_more_neurons_with_the_same_gait():
+    moving = {}
+    for variant in ("default", "lively"):
+        run = vpc.Worm(variant).simulate(30)
+        late = run["voltage"].sel(time=slice(10, None))
+        moving[variant] = int(((late.max("time") - late.min("time")).sel(neuron=list(vpc.KATO_NEURONS)) > 0.1).sum())
+        gait = wormsim.gait(run, skip=10)
+        assert 0.38 < gait.frequency < 0.50 and gait.speed > 0.19
+    assert moving["default"] == 28 and moving["lively"] >= 40
+
+
+def test_the_prototype_variant_crawls_with_voltages_beyond_reason():
+    run = vpc.Worm("prototype").simulate(30)
+    gait = wormsim.gait(run, skip=10)
+    assert 0.40 < gait.frequency < 0.50 and gait.speed > 0.19
+    assert run["voltage"].min() < -100 and run["voltage"].max() > 50
+
+
+def test_the_paper_variant_is_dead_or_blows_up():
+    dead = vpc.Worm("paper").simulate(20)
+    assert np.isnan(wormsim.gait(dead).frequency) and dead["ok"].all()
+    wild = vpc.Worm("paper", parameters={"i_on": 1.4, "i_p": 3.0, "w_m": 9}).simulate(20)
+    assert not wild["ok"][-1] and "muscle" in str(wild["failure"].values)
+
+
+def test_the_sce_variant_is_an_open_loop():
+    run = vpc.Worm("sce").simulate(5)
+    np.testing.assert_allclose(run["body"].isel(time=-1), run["body"].isel(time=0), atol=1e-12)
+    assert run["voltage"].std("time").max() > 1
+
+
+def test_a_failed_worm_is_nan_and_does_not_disturb_its_neighbours():
+    worm = vpc.Worm("paper", parameters={"i_on": 1.4, "i_p": 3.0, "w_m": 6})
+    runs = worm.simulate(10, n=20)
+    assert not runs["ok"].isel(time=-1).any()
+    for k in (0, 7, 19):
+        run = runs.isel(sample=k)
+        good = run["ok"].values
+        assert np.isfinite(run["voltage"].values[good]).all() and np.isnan(run["voltage"].values[~good]).all()
+        assert np.isnan(run["body"].values[~good]).all()
+    # A worm that fails at its own time, among others that go on.
+    frame = vpc.Worm().simulate(1, n=3).isel(time=-1)
+    frame["muscle"][1] = 2.9
+    mixed = vpc.Worm("prototype").simulate(2, n=3, initial=frame)
+    alone = vpc.Worm("prototype").simulate(2, initial=frame.isel(sample=0))
+    np.testing.assert_array_equal(mixed["voltage"].isel(sample=0), alone["voltage"])
+
+
+@pytest.mark.parametrize("noise", [0.0, NOISE])
+def test_results_do_not_depend_on_threads_or_company(noise):
+    """Bitwise."""
+    worm, protocol = vpc.Worm(), (vpc.VoltageClamp("AVAL", -20, start=0.2, stop=0.8), vpc.CurrentClamp("PLML", 5))
+    before = numba.get_num_threads()
+    runs = []
+    try:
+        for threads in {1, min(2, numba.config.NUMBA_NUM_THREADS)}:
+            numba.set_num_threads(threads)
+            runs.append(worm.simulate(1, seed=5, n=40, noise=noise, protocol=protocol))
+    finally:
+        numba.set_num_threads(before)
+    xr.testing.assert_identical(runs[0], runs[-1])
+    some = worm.simulate(1, seed=5, n=17, noise=noise, protocol=protocol)
+    xr.testing.assert_identical(some, runs[0].isel(sample=slice(17)))
+    xr.testing.assert_identical(worm.simulate(1, seed=5, noise=noise, protocol=protocol), runs[0].isel(sample=0))
+    assert not np.array_equal(some["voltage"][0], some["voltage"][1])
+
+
+def test_results_do_not_depend_on_the_width_of_blocks():
+    """Bitwise, in another process with blocks of 32."""
+    code = (
+        "import vpc, hashlib; r = vpc.Worm().simulate(0.5, seed=2, n=33, noise=0.1);"
+        "print(hashlib.sha256(b''.join(r[k].values.tobytes() for k in ('voltage', 'calcium', 'body', 'muscle'))).hexdigest())"
+    )
+    hashes = set()
+    for lanes in ("16", "32"):
+        environment = os.environ | {"WORMSIM_LANES": lanes}
+        hashes.add(subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True).stdout)
+    assert len(hashes) == 1
+
+
+def test_continuing_a_run_is_the_run():
+    """Without noise, from a frame: bitwise."""
+    worm = vpc.Worm(medium=0.1)
+    whole = worm.simulate(2, seed=1, n=2)
+    rest = worm.simulate(1, n=2, initial=whole.sel(time=1.0))
+    for name in ("voltage", "calcium", "body", "velocity", "muscle"):
+        np.testing.assert_array_equal(rest[name], whole[name].isel(time=slice(100, None)))
+
+
+def test_the_dataset_is_complete():
+    run = vpc.Worm(medium=0.5, parameters={"w_s": 11}).ablate("AVAL").simulate(1, seed=7, n=2, every=0.05)
+    assert run["voltage"].dims == ("sample", "time", "neuron") and run["voltage"].shape == (2, 21, 302)
+    assert run["body"].dims == ("sample", "time", "rod", "coord") and run["muscle"].dims == (
+        "sample",
+        "time",
+        "side",
+        "segment",
+    )
+    assert {run[name].attrs["units"] for name in ("voltage", "calcium", "body", "time")} == {"mV", "uM", "mm, mm, rad", "s"}
+    parameters = json.loads(run.attrs["parameters"])
+    assert (parameters["w_s"], parameters["medium"], run.attrs["seed"], run.attrs["ablated"]) == (11, 0.5, 7, "AVAL")
+    few = vpc.Worm().simulate(1, record=["body"])
+    assert "voltage" not in few and few["body"].shape == (101, 49, 3)
+    assert vpc.Worm().simulate(1)["voltage"].dims == ("time", "neuron")
+
+
+def test_a_worm_is_not_changed_by_its_copies():
+    worm = vpc.Worm()
+    other = worm.with_parameters(w_s=12.0).ablate("AVAL")
+    assert worm.parameters["w_s"] == 10.3 and other.parameters["w_s"] == 12.0 and worm.ablated == ()
+    assert "w_s=12.0" in repr(other) and "AVAL" in repr(other)
+    with pytest.raises(TypeError):
+        worm.parameters["w_s"] = 5
+
+
+def test_an_ablated_neuron_is_gone():
+    run = vpc.Worm().ablate("AVBL").simulate(2)
+    np.testing.assert_allclose(run["voltage"].sel(neuron="AVBL"), -35, atol=1e-9)
+    intact = vpc.Worm().simulate(2)
+    assert np.abs(run["voltage"] - intact["voltage"]).sel(neuron="AVBR").max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: vpc.Worm("defualt"), "variant .* did you mean 'default'"),
+        (lambda: vpc.Worm(connectome="cook"), "connectome .* did you mean 'cook2019'"),
+        (lambda: vpc.Worm(medium=2), "medium must be from 0 to 1"),
+        (lambda: vpc.Worm().with_parameters(w_z=1), "'w_z' is not a parameter .* did you mean 'w_"),
+        (lambda: vpc.Worm().with_parameters(C=-1), "C must be from 0.1 to 1000 pF .*capacitance.* got -1"),
+        (lambda: vpc.Worm().with_parameters(E_K="low"), "E_K must be from -120 to 60 mV"),
+        (lambda: vpc.Worm().with_parameters(w_s=float("nan")), "w_s must be"),
+        (lambda: vpc.Worm().with_parameters(w_s={"AVA": 1}), "w_s must be one number"),
+        (lambda: vpc.Worm().with_parameters(C={"AVX": 1}), "'AVX' is no neuron"),
+        (lambda: vpc.Worm().ablate("AVAX"), "'AVAX' is not one of the 302 neurons; did you mean 'AVAL'"),
+        (lambda: vpc.Worm(ablated=["AVAX"]), "did you mean 'AVAL'"),
+        (lambda: vpc.Worm().simulate(0), "seconds must be"),
+        (lambda: vpc.Worm().simulate(1, n=0), "n must be"),
+        (lambda: vpc.Worm().simulate(1, seed=-1), "seed must be"),
+        (lambda: vpc.Worm().simulate(1, noise=-1), "noise must be from 0 to 100 mV"),
+        (lambda: vpc.Worm().simulate(1, noise={"AVZ": 1}), "'AVZ' is no neuron"),
+        (lambda: vpc.Worm().simulate(1, record=["volts"]), "record must be any of voltage"),
+        (lambda: vpc.Worm().simulate(1, every=2), "every must not be longer"),
+        (lambda: vpc.Worm().simulate(1, initial=vpc.Worm().simulate(1)), "initial must be one frame"),
+        (lambda: vpc.Worm().simulate(1, n=2, initial=vpc.Worm().simulate(1, n=3).isel(time=0)), "initial.* must have shape"),
+    ],
+)
+def test_bad_input(act, message):
+    with pytest.raises(ValueError, match=message):
+        act()
