@@ -26,6 +26,7 @@ lab: $(READY)  ## open the notebooks in JupyterLab
 
 bench: $(READY)  ## measure the speed
 	$(BIN)/vpc bench body
+	$(BIN)/vpc bench worm
 
 lock: $(READY)  ## bring requirements.lock up to date with pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

@@ -9,7 +9,9 @@ import numba
 import numpy as np
 from tqdm.auto import tqdm
 
+import vpc
 import wormsim
+from vpc import reference as plain
 from wormsim import geometry as geo
 from wormsim import reference
 
@@ -122,7 +124,79 @@ def body(seconds: float = 5.0, progress: bool = True) -> dict[str, Any]:
     return result
 
 
-def table(result: dict[str, Any]) -> str:
+def _worm_microseconds(noise: float, threads: int, worms: int = 320, steps: int = 100) -> float:
+    """Microseconds for one worm's coupled step of 10 ms, all of `Worm.simulate` included."""
+    worm = vpc.Worm()
+    before = numba.get_num_threads()
+    numba.set_num_threads(threads)
+
+    def run() -> None:
+        worm.simulate(steps * STEP, n=worms, noise=noise, record=(), every=steps * STEP, progress=False)
+
+    try:
+        run()
+        quickest = _quickest(run, repeats=12)
+    finally:
+        numba.set_num_threads(before)
+    return 1e6 * quickest / (worms * steps)
+
+
+def worm(progress: bool = True) -> dict[str, Any]:
+    """Measure the closed loop, beside the body alone and the same step in plain numpy."""
+    threads = min(2, numba.config.NUMBA_NUM_THREADS)
+    bar = tqdm(total=7, desc="measuring", disable=None if progress else True)
+    result: dict[str, Any] = {"threads": threads}
+    for name, noise, count in (("quiet_us", 0.0, 1), ("noisy_us", 0.05, 1), ("noisy_us_threads", 0.05, threads)):
+        result[name] = _worm_microseconds(noise, count)
+        bar.update()
+    result["body_us"] = _step_microseconds(1.0, 1)
+    bar.update()
+
+    numba_threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        begin = time.perf_counter()
+        vpc.Worm().simulate(5, n=1000, noise=0.05, record=(), every=5, progress=False)
+        result["thousand_worms_5_s"] = time.perf_counter() - begin
+    finally:
+        numba.set_num_threads(numba_threads)
+    bar.update()
+    result["one_worm_10_s"] = _quickest(lambda: vpc.Worm().simulate(10, progress=False), repeats=3)
+    bar.update()
+
+    animal, steps = vpc.Worm(), 20
+    start = animal.simulate(STEP).isel(time=0)
+    state = plain.State(start["voltage"].values, start["calcium"].values, wormsim.Body(), np.zeros((2, geo.SEGMENTS)))
+
+    def by_numpy() -> None:
+        now = state
+        for _ in range(steps):
+            now = plain.step(animal, now)
+
+    result["numpy_us"] = 1e6 * _quickest(by_numpy, repeats=2) / steps
+    bar.update()
+    bar.close()
+    result["times_faster"] = result["numpy_us"] / result["quiet_us"]
+    return result
+
+
+def worm_table(result: dict[str, Any]) -> str:
+    """The result of `worm` for reading."""
+    one, many = result["noisy_us"], result["noisy_us_threads"]
+    return "\n".join(
+        [
+            "One worm, one step of 10 ms: 302 neurons, 96 muscles, 49 rods, on agar.",
+            f"  without noise, 1 thread   {result['quiet_us']:8.2f} us   of which the body alone {result['body_us']:.2f} us",
+            f"  with noise, 1 thread      {one:8.2f} us",
+            f"  with noise, {result['threads']} threads     {many:8.2f} us   {one / many:.2f} times one thread",
+            f"  plain numpy, no noise     {result['numpy_us']:8.0f} us   {result['times_faster']:.0f} times slower",
+            f"1000 noisy worms for 5 s take {result['thousand_worms_5_s']:.2f} s on one core; "
+            f"one worm for 10 s, recorded, {result['one_worm_10_s']:.3f} s.",
+        ]
+    )
+
+
+def body_table(result: dict[str, Any]) -> str:
     """The result of `body` for reading."""
     one, many = result["agar_us"], result["agar_us_threads"]
     lines = [

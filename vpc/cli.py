@@ -1,4 +1,4 @@
-"""The command line: `vpc demo`, `vpc bench`, `vpc lab`."""
+"""The command line: `vpc demo`, `vpc simulate`, `vpc bench`, `vpc lab`."""
 
 import argparse
 import json
@@ -30,11 +30,52 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
-def _bench(options: argparse.Namespace) -> int:
-    from .bench import body, table
+def _simulate(options: argparse.Namespace) -> int:
+    import time
 
-    result = body(progress=not options.json)
-    print(_json(result) if options.json else table(result))
+    import wormsim
+
+    from . import Worm, protocol
+    from .store import save_dataset
+
+    actions = protocol.loads(Path(options.protocol).read_text()) if options.protocol else ()
+    worm = Worm(options.variant, options.connectome, options.medium)
+    begin = time.perf_counter()
+    run = worm.simulate(
+        options.seconds, options.seed, options.n, actions, options.noise, every=options.every, progress=not options.json
+    )
+    taken = time.perf_counter() - begin
+    result: dict[str, Any] = {"seconds": options.seconds, "worms": options.n, "took_seconds": round(taken, 3)}
+    result["failed"] = int((~run["ok"].isel(time=-1)).sum())
+    result["voltage_mv"] = [float(run["voltage"].min()), float(run["voltage"].max())]
+    one = run.isel(sample=0) if options.n > 1 else run
+    if one["ok"].all() and one.sizes["time"] >= 20:
+        result["gait"] = wormsim.gait(one)._asdict()
+    if options.out:
+        result["out"] = str(save_dataset(run, options.out))
+    if options.json:
+        print(_json(result))
+        return 0
+    print(f"{options.n} worm{'s' * (options.n > 1)} for {options.seconds:g} s, in {taken:.2f} s; {result['failed']} failed")
+    low, high = result["voltage_mv"]
+    print(f"voltages from {low:.1f} to {high:.1f} mV")
+    if "gait" in result:
+        print(f"gait of the first: {wormsim.Gait(**result['gait'])}")
+    if options.out:
+        print(f"written to {options.out}; read it with vpc.store.open_dataset({options.out!r})")
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from . import bench
+
+    if options.what == "body":
+        result = bench.body(progress=not options.json)
+        text = bench.body_table(result)
+    else:
+        result = bench.worm(progress=not options.json)
+        text = bench.worm_table(result)
+    print(_json(result) if options.json else text)
     return 0
 
 
@@ -63,11 +104,24 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, help="start with a random half of the neurons on (default: all dorsal ones)")
     demo.set_defaults(run=_demo)
 
+    simulate = commands.add_parser("simulate", help="let the worm live by its own nervous system, and keep what it did")
+    simulate.add_argument("--seconds", type=float, default=10.0, help="how long (default: 10)")
+    simulate.add_argument("--seed", type=int, default=0, help="of the start and the noise (default: 0)")
+    simulate.add_argument("--out", help="zarr folder to write, such as run.zarr; nothing is kept without it")
+    simulate.add_argument("--n", type=int, default=1, help="how many worms, side by side (default: 1)")
+    simulate.add_argument("--noise", type=float, default=0.0, help="noise of every voltage, mV a step of 10 ms (default: 0)")
+    simulate.add_argument("--every", type=float, default=0.01, help="seconds between frames (default: 0.01)")
+    simulate.add_argument("--variant", default="default", help="default, lively, prototype, paper or sce")
+    simulate.add_argument("--connectome", default="openworm", help="openworm, cook2019, varshney2011, ...")
+    simulate.add_argument("--medium", type=float, default=1.0, help="from 0 (water) to 1 (agar) (default: 1)")
+    simulate.add_argument("--protocol", help="JSON file with what is done to the worm, as vpc.protocol.dumps writes it")
+    simulate.set_defaults(run=_simulate)
+
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
-    bench.add_argument("what", choices=["body"], help="body: the mechanics, against scipy's solvers on the reference")
+    bench.add_argument("what", choices=["body", "worm"], help="body: the mechanics; worm: the closed loop with its nerves")
     bench.set_defaults(run=_bench)
 
-    for command in (demo, bench):
+    for command in (demo, simulate, bench):
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     lab = commands.add_parser("lab", help="open the notebooks in JupyterLab; options it does not know go to jupyter lab")

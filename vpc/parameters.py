@@ -9,7 +9,7 @@ from wormsim import check
 
 from .connectome import NEURONS, find, index, nearest
 
-__all__ = ["PARAMETERS", "VARIANTS", "Parameter", "Value", "checked", "per_neuron"]
+__all__ = ["PARAMETERS", "VARIANTS", "Parameter", "Value", "checked", "defaults", "per_neuron"]
 
 Value = float | Mapping[str, float]  # one number, or {neurons: number}
 
@@ -89,6 +89,11 @@ default: conductances, voltages bounded by construction. lively: steeper synapse
 instead of conductances, unbounded voltages. paper: stretch current and a linear drive only; it does not crawl. sce: the nervous
 system alone, as SCE has it, its body at rest.
 """
+
+
+def defaults(variant: str) -> dict[str, Value]:
+    """All values of a variant."""
+    return {name: float(VARIANTS[variant].get(name, parameter.default)) for name, parameter in PARAMETERS.items()}
 
 
 def checked(name: str, value: Value) -> Value:

@@ -26,7 +26,7 @@ from .coupling import coupling
 from .loop import BODY_ROW, CAUSES, LANES, MUSCLE_ROW, SIZE, Inputs, Noise, Record, Surroundings, Worms
 from .neurons import STEP, N
 from .noise import START, gaussians, key
-from .parameters import PARAMETERS, VARIANTS, Value, checked, per_neuron
+from .parameters import VARIANTS, Value, checked, defaults, per_neuron
 from .protocol import Ablate, Action, Change, check_protocol, dumps, inputs
 
 __all__ = ["Worm"]
@@ -73,13 +73,8 @@ class Worm:
         self.variant = variant
         self.connectome = connectome if isinstance(connectome, Connectome) else Connectome.load(connectome)
         given = dict(parameters or {}) | ({} if medium is None else {"medium": medium})
-        defaults: dict[str, Value] = {
-            **{name: parameter.default for name, parameter in PARAMETERS.items()},
-            **VARIANTS[variant],
-        }
-        self.parameters: Mapping[str, Value] = MappingProxyType(
-            defaults | {name: checked(name, value) for name, value in given.items()}
-        )
+        values = defaults(variant) | {name: checked(name, value) for name, value in given.items()}
+        self.parameters: Mapping[str, Value] = MappingProxyType(values)
         self.objects = check_objects(objects)
         self.ablated = tuple(ablated)
         index(self.ablated)
@@ -328,7 +323,7 @@ class Worm:
         return dataset if n > 1 else dataset.isel(sample=0)
 
     def __repr__(self) -> str:
-        base = {name: parameter.default for name, parameter in PARAMETERS.items()} | VARIANTS[self.variant]
+        base = defaults(self.variant)
         changed = ", ".join(f"{name}={value}" for name, value in self.parameters.items() if value != base[name])
         without = f", without {', '.join(self.ablated)}" if self.ablated else ""
         return f"<Worm {self.variant} on {self.connectome.name}{': ' + changed if changed else ''}{without}>"

@@ -3,12 +3,15 @@
 import json
 
 import pytest
+import xarray as xr
 
-from vpc import __version__, bench
+import vpc
+from vpc import __version__, bench, protocol
 from vpc.cli import main
+from vpc.store import open_dataset
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["bench"], ["lab"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["simulate"], ["bench"], ["lab"]])
 def test_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*command, "--help"])
@@ -43,6 +46,42 @@ def test_bad_input_is_one_line(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_simulate_writes_what_the_library_gives(tmp_path, capsys):
+    out, actions = tmp_path / "run.zarr", tmp_path / "protocol.json"
+    actions.write_text(protocol.dumps(vpc.VoltageClamp("AVAL", -20)))
+    assert main(["simulate", "--seconds", "1", "--seed", "3", "--out", str(out), "--protocol", str(actions), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert result["out"] == str(out) and result["failed"] == 0 and result["voltage_mv"][0] > -80
+    run = open_dataset(out)
+    xr.testing.assert_identical(run.load(), vpc.Worm().simulate(1, seed=3, protocol=vpc.VoltageClamp("AVAL", -20)))
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_simulate_explains(tmp_path, capsys):
+    assert main(["simulate", "--seconds", "3", "--n", "2", "--noise", "0.1", "--every", "0.05"]) == 0
+    out = capsys.readouterr().out
+    assert "2 worms for 3 s" in out and "0 failed" in out and "mV" in out and "Hz" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seconds", "0"], "seconds must be"),
+        (["--variant", "lifely"], "did you mean 'lively'"),
+        (["--medium", "3"], "medium must be from 0 to 1"),
+        (["--protocol", "nowhere.json"], "nowhere.json"),
+        (["--seconds", "0.1", "--out", "taken"], "taken exists and is not a result"),
+    ],
+)
+def test_simulate_refuses_bad_input_in_one_line(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("mine")
+    assert main(["simulate", *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("vpc simulate: ") and message in error and error.count("\n") == 1
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
 def test_lab_names_a_missing_folder(tmp_path, capsys):
     assert main(["lab", str(tmp_path / "nowhere")]) == 1
     assert "there is no folder" in capsys.readouterr().err
@@ -52,4 +91,11 @@ def test_bench_measures_and_explains():
     """A short run of everything that `vpc bench body` does; its figures are for reading, not for tests."""
     result = json.loads(json.dumps(bench.body(seconds=0.05, progress=False)))
     assert result["agar_us"] > 0 and result["by_steps"]["times_faster"] > 1
-    assert "RK45" in bench.table(result)
+    assert "RK45" in bench.body_table(result)
+
+
+def test_bench_worm_measures_and_explains(monkeypatch):
+    monkeypatch.setattr(bench, "_worm_microseconds", lambda noise, threads: 3.0 / threads)
+    result = json.loads(json.dumps(bench.worm(progress=False)))
+    assert result["numpy_us"] > 10 * result["quiet_us"] and result["thousand_worms_5_s"] > 0
+    assert "1000 noisy worms" in bench.worm_table(result)

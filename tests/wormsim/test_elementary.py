@@ -15,3 +15,20 @@ def test_inverse_root_to_the_last_digits():
     numbers = np.exp(np.random.default_rng(0).uniform(-300, 300, 20_000))
     found = np.array([elementary.inverse_root(number) for number in numbers])
     np.testing.assert_allclose(found, 1 / np.sqrt(numbers), rtol=1e-15)
+
+
+def test_reciprocal_to_the_last_digits():
+    numbers = np.exp(np.random.default_rng(0).uniform(-300, 300, 20_000))
+    found = np.array([elementary.reciprocal(number) for number in numbers])
+    np.testing.assert_allclose(found, 1 / numbers, rtol=3e-15)
+
+
+def test_exponential_logistic_and_tanh():
+    numbers = np.concatenate([np.random.default_rng(0).uniform(-690, 690, 10_000), np.linspace(-5, 5, 10_001)])
+    for mine, exact in (
+        (elementary.exponential, np.exp(numbers)),
+        (elementary.logistic, 1 / (1 + np.exp(-numbers))),
+    ):
+        np.testing.assert_allclose([mine(number) for number in numbers], exact, rtol=4e-13)
+    np.testing.assert_allclose([elementary.tanh(number) for number in numbers], np.tanh(numbers), atol=4e-13)
+    assert (elementary.tanh(1e9), elementary.tanh(-1e9)) == (1, -1)

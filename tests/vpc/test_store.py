@@ -1,0 +1,35 @@
+"""Results on disk."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import vpc
+from vpc.store import open_dataset, save_dataset
+
+
+def test_what_was_written_is_read(tmp_path):
+    run = vpc.Worm().simulate(0.2, n=2, protocol=vpc.VoltageClamp("AVAL", -20))
+    save_dataset(run, tmp_path / "deep" / "run.zarr")
+    xr.testing.assert_identical(open_dataset(tmp_path / "deep" / "run.zarr").load(), run)
+
+
+def test_the_old_one_stays_until_the_new_one_is_complete(tmp_path):
+    path = tmp_path / "run.zarr"
+    save_dataset(xr.Dataset({"x": ("k", np.arange(3))}), path)
+    with pytest.raises(Exception):  # noqa: B017
+        save_dataset(xr.Dataset({"x": ("k", np.array([object()]))}), path)
+    assert open_dataset(path)["x"].values.tolist() == [0, 1, 2]
+    save_dataset(xr.Dataset({"x": ("k", np.arange(4))}), path)
+    assert open_dataset(path)["x"].size == 4
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.zarr"]
+
+
+def test_other_files_are_safe(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    with pytest.raises(ValueError, match="thesis exists and is not a result"):
+        save_dataset(xr.Dataset(), tmp_path / "thesis")
+    with pytest.raises(ValueError, match="there is no zarr folder"):
+        open_dataset(tmp_path / "thesis")
+    with pytest.raises(ValueError, match="there is nothing"):
+        open_dataset(tmp_path / "nowhere")
