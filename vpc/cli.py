@@ -98,10 +98,10 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"vpc {__version__}")
     commands = top.add_subparsers(dest="command", required=True)
 
-    demo = commands.add_parser("demo", help="let the worm crawl in three places and write a page that plays it")
+    demo = commands.add_parser("demo", help="let the worm live and write a page that plays it")
     demo.add_argument("--out", default="demo", help="folder to write index.html into (default: demo)")
-    demo.add_argument("--seconds", type=float, default=10.0, help="how long each worm crawls (default: 10)")
-    demo.add_argument("--seed", type=int, help="start with a random half of the neurons on (default: all dorsal ones)")
+    demo.add_argument("--seconds", type=float, default=10.0, help="how long each worm lives (default: 10)")
+    demo.add_argument("--seed", type=int, help="of the start (default: 0; the body alone starts as the original does)")
     demo.set_defaults(run=_demo)
 
     simulate = commands.add_parser("simulate", help="let the worm live by its own nervous system, and keep what it did")

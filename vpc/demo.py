@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ from bokeh.resources import Resources
 from tqdm.auto import tqdm
 
 import wormsim
-from wormsim import plot
 
-from . import __version__
+from . import __version__, plot
+from .neurons import STEP
+from .worm import Worm
 
+WHOLE = "The whole worm, on agar"
+SHOWN = ("AVB", "DB3", "VB5", "DD3", "SMDDL")  # neurons drawn as traces
 SCENES = {
     "On agar": dict(medium=1.0),
     "In water": dict(medium=0.0),
@@ -24,27 +28,33 @@ PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<title>The Virtual Patch Clamp: a body that crawls</title>
+<title>The Virtual Patch Clamp: a worm that moves by its own nervous system</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 820px; margin: 2em auto; padding: 0 1em; color: #222 }}
-h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222 }}
+h1 {{ font-size: 1.5em }} h2 {{ font-size: 1.15em; margin-top: 2em }} h3 {{ font-size: 1em }}
 table {{ border-collapse: collapse }}
 th, td {{ padding: .25em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd }}
-th:first-child, td:first-child {{ text-align: left }}
+th:first-child, td:first-child {{ text-align: left; white-space: normal }}
 </style>
 {resources}
 </head>
 <body>
-<h1>A body that crawls</h1>
-<p>A worm of 49 rods and 96 muscles, driven by a circuit with no pattern generator: its rhythm comes from feeling its own
-stretch. The same worm crawls on agar, swims in water and finds its way between posts. Red is an active muscle, the dot is the
-head, the grey line the path of the body's centre.</p>
+<h1>A worm that moves by its own nervous system</h1>
+<p>302 neurons, wired as in the animal, drive 96 muscles; the body's stretch drives the neurons; and the worm crawls. There is
+no pattern generator and no stimulus. Press play, or click on a time; every dot is a neuron in its place, red above and blue
+below its own mean voltage. With the stretch receptors cut (last line of the table) the same worm lies still.</p>
+{whole}
+<p>Simulating these {seconds:g} s took {took:.2f} s.</p>
 <table>
 <tr><th></th><th>frequency (Hz)</th><th>wavelength (L)</th><th>speed (mm/s)</th><th>amplitude (mm)</th></tr>
 {rows}
 </table>
+<h2>The body alone</h2>
+<p>The same body driven by a circuit of 24 switches that feel its stretch. It crawls on agar, swims in water and finds its way
+between posts. Red is an active muscle, the dot is the head, the grey line the path of the body's centre.</p>
 {scenes}
-<p>Virtual Patch Clamp {version}. Body and circuit after Boyle, Berri &amp; Cohen (2012).</p>
+<p>Virtual Patch Clamp {version}. Neurons after Wicks et al. (1996) and Kunert et al. (2014), body and circuit after Boyle,
+Berri &amp; Cohen (2012).</p>
 {script}
 </body>
 </html>
@@ -54,24 +64,41 @@ head, the grey line the path of the body's centre.</p>
 def write_demo(
     folder: str | Path = "demo", seconds: float = 10.0, seed: int | None = None, progress: bool = True
 ) -> tuple[Path, dict[str, wormsim.Gait]]:
-    """Let the worm crawl in three places, write `index.html` into a folder, and return its path and the gaits."""
-    gaits, pictures = {}, {}
-    for name, scene in tqdm(SCENES.items(), desc="crawling", unit="worm", disable=None if progress else True):
+    """Let the worm live, and its body crawl in three places; write `index.html` into a folder; return its path and gaits."""
+    bar = tqdm(total=3 + len(SCENES), desc="crawling", unit="worm", disable=None if progress else True)
+    Worm().simulate(STEP)  # compiles, so that the time below is the simulation's
+    bar.update()
+    begin = time.perf_counter()
+    run = Worm().simulate(seconds, seed or 0, progress=False)
+    took = time.perf_counter() - begin
+    bar.update()
+    gaits = {WHOLE: wormsim.gait(run)}
+    pictures = {WHOLE: plot.explore(run, SHOWN)}
+    for name, scene in SCENES.items():
         worm = wormsim.crawl(seconds, seed=seed, **scene)
-        gaits[name] = wormsim.gait(worm)
-        pictures[name] = plot.animate(worm, title=f"{name}: {gaits[name].speed:.2f} mm/s")
+        label = f"{name}, body alone"
+        gaits[label] = wormsim.gait(worm)
+        pictures[name] = plot.animate(worm, title=f"{name}: {gaits[label].speed:.2f} mm/s")
+        bar.update()
+    gaits[f"{WHOLE}, without stretch receptors"] = wormsim.gait(Worm(parameters={"w_s": 0}).simulate(seconds, seed or 0))
+    bar.update()
+    bar.close()
     script, parts = components(pictures)
     rows = ""
     for name, gait in gaits.items():
         cells = [f"{value:.3g}" if np.isfinite(value) else "none" for value in gait[:4]]
         rows += f"<tr><td>{name}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"
-    scenes = "\n".join(f"<h2>{name}</h2>\n{part}" for name, part in parts.items())
+    whole = parts.pop(WHOLE)
+    scenes = "\n".join(f"<h3>{name}</h3>\n{part}" for name, part in parts.items())
     # Only Bokeh's own scripts: its render() would add links of other packages that happen to be loaded.
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).js_raw
     resources = "\n".join(f"<script>\n{text}\n</script>" for text in scripts)
     text = PAGE.format(
         resources=resources,
         rows=rows,
+        whole=whole,
+        seconds=seconds,
+        took=took,
         scenes=scenes,
         script=script,
         version=__version__,
