@@ -4,6 +4,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from bokeh.embed import components
@@ -18,7 +19,7 @@ from .worm import Worm
 
 WHOLE = "The whole worm, on agar"
 SHOWN = ("AVB", "DB3", "VB5", "DD3", "SMDDL")  # neurons drawn as traces
-SCENES = {
+SCENES: dict[str, dict[str, Any]] = {
     "On agar": dict(medium=1.0),
     "In water": dict(medium=0.0),
     "In water, between posts": dict(medium=0.0, objects=wormsim.hexagonal_posts(spacing=0.4, radius=0.1, size=18)),

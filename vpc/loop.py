@@ -17,7 +17,7 @@ from wormsim.mechanics import step_block
 from wormsim.stretch import UNITS, stretch_block
 
 from .coupling import MEAN, MOST_ACTIVE, MUSCLES, RECEPTORS, TARGET, drive, excite, sense, unit_sums
-from .neurons import CALCIUM, CURRENT, GAUSSIAN, HIGHEST, MID, STEP, WORK, G, N, activate, keep, relax, sum_up
+from .neurons import CALCIUM, CURRENT, GAUSSIAN, HIGHEST, MID, PART, STEP, WORK, G, N, activate, keep, relax, sum_up
 from .noise import PROCESS, gaussians
 
 # Rows of a worm's state, after voltage and calcium.
@@ -138,6 +138,7 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
     c, (blocks, alive, cause, failed_step) = circuit, worms
     room, work = np.empty(SCRATCH), np.zeros(WORK)
     rows = work.reshape(-1, LANES)
+    conductances, currents = rows[G // LANES :], rows[CURRENT // LANES :]
     stretch, muscles = np.empty((2 * geo.SEGMENTS, LANES)), np.empty(3 * MUSCLES)
     activation = muscles[:MUSCLES].reshape(-1, LANES)
     units, received = np.zeros((3 * UNITS + 5, LANES)), np.empty((RECEPTORS, 2 * LANES))
@@ -175,14 +176,14 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
             # Neurons: conductances and currents at the start, and again in the middle.
             for half in range(2):
                 activate(circuit, work)
-                sum_up(c.conductance_start, c.conductance_where, c.conductance_weight, c.conductance, G, rows)
-                sum_up(c.current_start, c.current_where, c.current_weight, current, CURRENT, rows)
+                sum_up(c.conductance_start, c.conductance_where, c.conductance_weight, c.conductance, rows, conductances)
+                sum_up(c.current_start, c.current_where, c.current_weight, current, rows, currents)
                 excite(coupling, c.equilibrium, received, work)
                 if recording and half == 0:
                     _write_current(record, inputs, rows, step, n)
                 relax(0.5 * (1 + half) * STEP, rate, work)
             if noisy:
-                gaussians(work[GAUSSIAN:], noise.slots[n], step, PROCESS, noise.key)
+                gaussians(work[GAUSSIAN : GAUSSIAN + PART], noise.slots[n], step, PROCESS, noise.key)
             if keep(circuit, scale, work):
                 _bound(rows[:N], HIGHEST, living)
                 _bound(rows[MID // LANES : MID // LANES + N], HIGHEST, living)

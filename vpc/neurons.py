@@ -36,14 +36,16 @@ SIGNS = np.array([neuron.sign for neuron in NEURONS.values()])
 
 
 # What the kernels work on, in one flat array, so that LLVM sees that its parts do not overlap: for every neuron a row of lanes
-# of voltage, calcium, voltage in mid-step, s, conductance, current and a Gaussian. Gaussians come in fours, hence the rounding.
+# of voltage, calcium, voltage in mid-step, s, conductance and current; when s has done its work, Gaussians take its place. They
+# come in fours, hence the rounding.
 PART = 4 * -(-N // 4) * LANES
-V, CALCIUM, MID, S, G, CURRENT, GAUSSIAN = [PART * part for part in range(7)]
-WORK = 7 * PART
+V, CALCIUM, MID, S, G, CURRENT = [PART * part for part in range(6)]
+GAUSSIAN = S
+WORK = 6 * PART
 
 
 class Circuit(NamedTuple):
-    """What the kernels need to know of the neurons; in the sparse matrices, entries start[n] to start[n + 1] are neuron n's."""
+    """What the kernels need to know of the neurons; entries start[n] to start[n + 1] of a sparse matrix are neuron n's."""
 
     conductance_start: np.ndarray
     conductance_where: np.ndarray  # row of the work, each of them an s
@@ -97,10 +99,10 @@ def fluorescence(calcium: np.ndarray, parameters: Mapping[str, Value]) -> np.nda
 def _rows(*matrices: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Entries that are not 0, neuron by neuron, of matrices that act on some part of the work: start, where, weight."""
     matrix = np.hstack([matrix for matrix, _ in matrices])
-    places = np.concatenate([row // LANES + np.arange(N) for _, row in matrices])
-    start = np.concatenate([[0], np.count_nonzero(matrix, axis=1).cumsum()]).astype(np.uint64)
+    places = np.concatenate([part // LANES + np.arange(N) for _, part in matrices])
+    start = np.concatenate([[0], np.count_nonzero(matrix, axis=1).cumsum()])
     rows, columns = np.nonzero(matrix)
-    return start, places[columns].astype(np.uint64), matrix[rows, columns]  # unsigned numbers index faster
+    return start.astype(np.uint64), places[columns].astype(np.uint64), matrix[rows, columns]  # unsigned numbers index faster
 
 
 def circuit(connectome: Connectome, parameters: Mapping[str, Value], removed: np.ndarray, middle: np.ndarray) -> Circuit:
@@ -139,8 +141,8 @@ def activate(circuit, work):
 
 
 @kernel
-def sum_up(start, where, weight, constant, part, rows):
-    """Put constant + (sparse matrix) (rows) into one part of the rows (row, lane) of the work.
+def sum_up(start, where, weight, constant, rows, out):
+    """out = constant + (sparse matrix) (rows), all of them rows of lanes.
 
     The 16 sums have names, because LLVM keeps them in registers then.
     """
@@ -153,7 +155,7 @@ def sum_up(start, where, weight, constant, part, rows):
                 a4, a5, a6, a7 = a4 + w * r[p + 4], a5 + w * r[p + 5], a6 + w * r[p + 6], a7 + w * r[p + 7]
                 a8, a9, a10, a11 = a8 + w * r[p + 8], a9 + w * r[p + 9], a10 + w * r[p + 10], a11 + w * r[p + 11]
                 a12, a13, a14, a15 = a12 + w * r[p + 12], a13 + w * r[p + 13], a14 + w * r[p + 14], a15 + w * r[p + 15]
-            o = rows[part // LANES + n]
+            o = out[n]
             o[p], o[p + 1], o[p + 2], o[p + 3], o[p + 4], o[p + 5], o[p + 6], o[p + 7] = a0, a1, a2, a3, a4, a5, a6, a7
             o[p + 8], o[p + 9], o[p + 10], o[p + 11] = a8, a9, a10, a11
             o[p + 12], o[p + 13], o[p + 14], o[p + 15] = a12, a13, a14, a15

@@ -11,7 +11,6 @@ from typing import Any
 import numba
 import numpy as np
 import xarray as xr
-from scipy.optimize import root
 from tqdm.auto import tqdm
 
 from wormsim import check
@@ -110,6 +109,8 @@ class Worm:
 
         An error says if they do not settle, as with very steep synapses.
         """
+        from scipy.optimize import root
+
         from .reference import derivative
 
         start = xr.Dataset({"voltage": self.equilibrium})

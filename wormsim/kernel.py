@@ -21,7 +21,7 @@ if numba.config.CPU_FEATURES is None and "+avx512f" in get_host_cpu_features():
 FLAGS = {"fastmath": {"contract"}, "error_model": "numpy", "cache": True, "nogil": True}
 
 
-# Bodies in a block: 16, or a multiple of it (in this environment variable, before the first import). Results do not depend on it.
+# Bodies in a block: 16, or a multiple of it, if this variable says so before the first import. Results do not depend on it.
 LANES = int(os.environ.get("WORMSIM_LANES", "16"))
 if LANES < 16 or LANES % 16:
     raise ValueError(f"WORMSIM_LANES must be a multiple of 16, got {LANES}")

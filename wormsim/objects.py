@@ -7,7 +7,6 @@ spacing suits their wave (Park et al. 2008, PLoS ONE 3:e2550; Majmudar et al. 20
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from . import check
 from . import geometry as geo
@@ -32,6 +31,8 @@ def check_objects(objects: Sequence | np.ndarray) -> np.ndarray:
         raise ValueError("objects must be finite numbers (x, y, radius in mm)")
     if (array[:, 2] <= 0).any():
         raise ValueError(f"objects must have a positive radius, got {array[:, 2].min()} mm")
+    from scipy.spatial import cKDTree  # half a second to import, and most worms have no objects
+
     # Of two that overlap, the smaller has its centre within twice the radius of the larger.
     tree = cKDTree(array[:, :2])
     for first in range(0, len(array), 256):
