@@ -1,5 +1,7 @@
 """`vpc bench`: how fast, as ratios between things measured in one run on one machine."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -124,7 +126,7 @@ def body(seconds: float = 5.0, progress: bool = True) -> dict[str, Any]:
     return result
 
 
-def _worm_microseconds(noise: float, threads: int, worms: int = 320, steps: int = 100) -> float:
+def _worm_microseconds(noise: float, threads: int, worms: int = 160, steps: int = 500) -> float:
     """Microseconds for one worm's coupled step of 10 ms, all of `Worm.simulate` included."""
     worm = vpc.Worm()
     before = numba.get_num_threads()
@@ -135,7 +137,7 @@ def _worm_microseconds(noise: float, threads: int, worms: int = 320, steps: int 
 
     try:
         run()
-        quickest = _quickest(run, repeats=12)
+        quickest = _quickest(run, repeats=8)
     finally:
         numba.set_num_threads(before)
     return 1e6 * quickest / (worms * steps)
@@ -144,7 +146,7 @@ def _worm_microseconds(noise: float, threads: int, worms: int = 320, steps: int 
 def worm(progress: bool = True) -> dict[str, Any]:
     """Measure the closed loop, beside the body alone and the same step in plain numpy."""
     threads = min(2, numba.config.NUMBA_NUM_THREADS)
-    bar = tqdm(total=7, desc="measuring", disable=None if progress else True)
+    bar = tqdm(total=8, desc="measuring", disable=None if progress else True)
     result: dict[str, Any] = {"threads": threads}
     for name, noise, count in (("quiet_us", 0.0, 1), ("noisy_us", 0.05, 1), ("noisy_us_threads", 0.05, threads)):
         result[name] = _worm_microseconds(noise, count)
@@ -162,6 +164,10 @@ def worm(progress: bool = True) -> dict[str, Any]:
         numba.set_num_threads(numba_threads)
     bar.update()
     result["one_worm_10_s"] = _quickest(lambda: vpc.Worm().simulate(10, progress=False), repeats=3)
+    bar.update()
+
+    fresh = [sys.executable, "-c", "import vpc; vpc.Worm().simulate(10, progress=False)"]
+    result["new_process_10_s"] = _quickest(lambda: subprocess.run(fresh, check=True), repeats=3)
     bar.update()
 
     animal, steps = vpc.Worm(), 20
@@ -190,8 +196,9 @@ def worm_table(result: dict[str, Any]) -> str:
             f"  with noise, 1 thread      {one:8.2f} us",
             f"  with noise, {result['threads']} threads     {many:8.2f} us   {one / many:.2f} times one thread",
             f"  plain numpy, no noise     {result['numpy_us']:8.0f} us   {result['times_faster']:.0f} times slower",
-            f"1000 noisy worms for 5 s take {result['thousand_worms_5_s']:.2f} s on one core; "
-            f"one worm for 10 s, recorded, {result['one_worm_10_s']:.3f} s.",
+            f"1000 noisy worms for 5 s take {result['thousand_worms_5_s']:.2f} s on one core.",
+            f"One worm for 10 s, recorded, takes {result['one_worm_10_s']:.3f} s, "
+            f"and {result['new_process_10_s']:.1f} s in a new process, most of it for imports.",
         ]
     )
 

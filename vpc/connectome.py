@@ -19,7 +19,7 @@ __all__ = ["GABAERGIC", "KATO_NEURONS", "NEURONS", "SOURCES", "Connectome", "Neu
 SOURCES = {
     "openworm": "OpenWorm's CElegansNeuronTables, after White et al. 1986, Varshney et al. 2011 and others",
     "varshney2011": "Varshney, Chen, Paniagua, Hall & Chklovskii 2011, PLoS Comput. Biol. 7:e1001066",
-    "cook2019": "Cook et al. 2019, Nature 571:63 (hermaphrodite)",
+    "cook2019": "Cook et al. 2019, Nature 571:63 (hermaphrodite); counts are electron-microscope sections, not synapses",
     "white1986": "White, Southgate, Thomson & Brenner 1986, Phil. Trans. R. Soc. B 314:1",
     **{
         f"witvliet2021-{stage}": f"Witvliet et al. 2021, Nature 596:257, data set {stage} of 8, head only"

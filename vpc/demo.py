@@ -74,7 +74,7 @@ def write_demo(
     took = time.perf_counter() - begin
     bar.update()
     gaits = {WHOLE: wormsim.gait(run)}
-    pictures = {WHOLE: plot.explore(run, SHOWN)}
+    pictures = {WHOLE: plot.explore(run, SHOWN, width=900)}
     for name, scene in SCENES.items():
         worm = wormsim.crawl(seconds, seed=seed, **scene)
         label = f"{name}, body alone"

@@ -24,7 +24,7 @@ SHORTEST = 0.1  # s: less than a few frames is nothing to play
 LEFT, RIGHT = 80, 130  # pixels beside the frames, so that all share one time axis
 
 
-def explore(run: xr.Dataset, neurons: Selection = ("AVA", "DB", "VB"), width: int = 900) -> LayoutDOM:
+def explore(run: xr.Dataset, neurons: Selection = ("AVA", "DB", "VB"), width: int = 740) -> LayoutDOM:
     """The worm with its neurons in their places, the map of all voltages and some traces, on one time slider.
 
     Neurons are coloured like the map, by their difference from their own mean. Clicking on the map or the traces goes to that

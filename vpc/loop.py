@@ -12,7 +12,7 @@ from numba import prange
 
 from wormsim import geometry as geo
 from wormsim.blocks import LANES, SCRATCH
-from wormsim.kernel import kernel
+from wormsim.kernel import aligned, kernel
 from wormsim.mechanics import step_block
 from wormsim.stretch import UNITS, stretch_block
 
@@ -79,8 +79,9 @@ def pack(state: np.ndarray) -> Worms:
     """Worms in given states (worm, 994); the last block is filled up with copies of the first."""
     lanes = (-(-len(state) // LANES), LANES)
     padded = np.concatenate([state, np.repeat(state[:1], lanes[0] * LANES - len(state), axis=0)])
-    blocks = np.ascontiguousarray(padded.reshape(*lanes, SIZE).swapaxes(1, 2)).reshape(lanes[0], -1)
-    return Worms(blocks, np.ones(lanes), np.zeros(lanes, int), np.full(lanes, -1))
+    blocks = aligned(padded.size).reshape(lanes[0], SIZE, LANES)
+    blocks[:] = padded.reshape(*lanes, SIZE).swapaxes(1, 2)
+    return Worms(blocks.reshape(lanes[0], -1), np.ones(lanes), np.zeros(lanes, int), np.full(lanes, -1))
 
 
 @kernel
@@ -136,12 +137,14 @@ def _notice(which, step, alive, cause, failed_step):
 def _share(share, shares, worms, first, last, circuit, coupling, surroundings, inputs, noise, record):
     """Advance every block whose number leaves a remainder of `share`."""
     c, (blocks, alive, cause, failed_step) = circuit, worms
-    room, work = np.empty(SCRATCH), np.zeros(WORK)
+    room, work = aligned(SCRATCH), aligned(WORK)
+    work[:] = 0.0
     rows = work.reshape(-1, LANES)
     conductances, currents = rows[G // LANES :], rows[CURRENT // LANES :]
-    stretch, muscles = np.empty((2 * geo.SEGMENTS, LANES)), np.empty(3 * MUSCLES)
+    stretch, muscles = aligned(2 * geo.SEGMENTS * LANES).reshape(-1, LANES), aligned(3 * MUSCLES)
     activation = muscles[:MUSCLES].reshape(-1, LANES)
-    units, received = np.zeros((3 * UNITS + 5, LANES)), np.empty((RECEPTORS, 2 * LANES))
+    units, received = aligned((3 * UNITS + 5) * LANES).reshape(-1, LANES), aligned(RECEPTORS * 2 * LANES).reshape(-1, 2 * LANES)
+    units[:] = 0.0
     current, rate, scale = c.current.copy(), c.rate.copy(), noise.scale.copy()
     noisy = np.any(noise.scale > 0.0)
     along, across, objects, substeps = surroundings

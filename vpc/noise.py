@@ -9,7 +9,7 @@ from math import factorial
 import numpy as np
 
 from wormsim.blocks import LANES
-from wormsim.kernel import kernel
+from wormsim.kernel import aligned, kernel
 
 PROCESS, START = 0, 1  # streams: noise of the voltages, and voltages to begin with
 
@@ -53,7 +53,7 @@ def _polar(radius_word, angle_word):
     for coefficient in _ARTANH:
         series = series * z + coefficient
     logarithm = np.float32(2) * s * series + np.float32(np.log(2)) * np.float32(np.int32(bits >> np.int32(23)))
-    radius = np.sqrt(np.float32(-2) * min(logarithm, np.float32(0)))
+    radius = np.sqrt(np.float32(-2) * (logarithm if logarithm < np.float32(0) else np.float32(0)))
 
     # The angle's first two bits choose a quadrant, the others a place in it, from -pi/4 to pi/4.
     place = np.int32(angle_word & np.uint32(0x3FFFFFFF)) - np.int32(2**29)
@@ -74,7 +74,7 @@ def _polar(radius_word, angle_word):
 def gaussians(out, slots, step, stream, key):
     """Fill rows of lanes, four at a time, with standard Gaussians that depend only on slot, step, stream and key."""
     k0, k1 = key[0], key[1]
-    words = np.empty(4 * LANES, dtype=np.uint32)
+    words = aligned(2 * LANES).view(np.uint32)
     for group in range(len(out) // (4 * LANES)):
         for i in range(LANES):
             w0, w1, w2, w3 = philox(slots[i], np.uint64(step), np.uint64(group), np.uint64(stream), k0, k1)

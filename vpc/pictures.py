@@ -47,7 +47,7 @@ def traces(run: xr.Dataset, neurons: Selection = ("AVA", "DB", "VB"), variable: 
         tips = [("neuron", name), ("time", "@time{0.00} s"), (variable, f"@{variable}{{0.00}} {quantity.unit or ''}")]
         curves.append(curve.opts(color=colours[key], line_width=1.3, muted_alpha=0.06, tools=["hover"], hover_tooltips=tips))
     return hv.Overlay(curves).opts(
-        width=800,
+        width=740,
         height=300,
         legend_position="right",
         legend_cols=-(-len(colours) // LEGEND_ROWS),
@@ -89,7 +89,7 @@ def heatmap(run: xr.Dataset, variable: str = "voltage", relative: bool = True) -
         colorbar=True,
         clabel=f"{label} ({unit})" if unit else label,
         colorbar_opts={"width": 12},
-        width=800,
+        width=740,
         height=420,
         invert_yaxis=True,
         yticks=_ticks(names),
@@ -125,8 +125,8 @@ def connectome(wiring: Connectome, kind: Literal["chemical", "gap"] = "chemical"
         colorbar=True,
         clabel=what,
         colorbar_opts={"width": 12},
-        width=800,
-        height=700,
+        width=740,
+        height=640,
         xlim=(-0.5, len(ORDER) - 0.5),
         ylim=(-0.5, len(ORDER) - 0.5),
         invert_yaxis=True,

@@ -10,7 +10,7 @@ on threads.
 import numpy as np
 
 from . import geometry as geo
-from .kernel import LANES
+from .kernel import LANES, aligned
 
 # Rows of a rod's state: position and the last step's velocity.
 X, Y, PHI, VX, VY, VPHI = [LANES * row for row in range(6)]
@@ -34,7 +34,9 @@ def to_blocks(state: np.ndarray, velocity: np.ndarray) -> np.ndarray:
     rows[particles:, :, :3] = geo.straight()
     rows[:particles, :, :3] = state
     rows[:particles, :, 3:] = velocity
-    return np.ascontiguousarray(rows.reshape(count, LANES, geo.RODS * 6).swapaxes(1, 2)).reshape(count, -1)
+    blocks = aligned(rows.size).reshape(count, geo.RODS * 6, LANES)
+    blocks[:] = rows.reshape(count, LANES, geo.RODS * 6).swapaxes(1, 2)
+    return blocks.reshape(count, -1)
 
 
 def from_blocks(blocks: np.ndarray, particles: int) -> tuple[np.ndarray, np.ndarray]:

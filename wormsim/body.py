@@ -9,7 +9,7 @@ import numpy as np
 from . import check
 from . import geometry as geo
 from .blocks import LANES, SCRATCH, from_blocks, to_blocks
-from .kernel import one_at_a_time
+from .kernel import aligned, one_at_a_time
 from .mechanics import advance, advance_parallel
 from .objects import check_objects
 
@@ -119,7 +119,7 @@ class Body:
         if not (rows.flags.writeable and rows.flags.c_contiguous):  # another kind of array, for which numba would compile again
             rows = rows.copy()
         rows = rows.reshape(len(self._blocks), -1)
-        scratch = np.empty((min(numba.get_num_threads(), len(self._blocks)), SCRATCH))
+        scratch = aligned(min(numba.get_num_threads(), len(self._blocks)) * SCRATCH).reshape(-1, SCRATCH)
         arguments = (scratch, self._blocks, self._alive, rows, dt / substeps, substeps, *self.drag, self.objects)
         if len(scratch) == 1:
             advance(*arguments)

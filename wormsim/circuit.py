@@ -20,7 +20,7 @@ from . import check
 from . import geometry as geo
 from .blocks import LANES, PHI, SCRATCH, STATE, X, Y
 from .body import Body, default_substeps
-from .kernel import kernel
+from .kernel import aligned, kernel
 from .mechanics import step_block
 from .objects import off_the_worm
 from .stretch import (
@@ -55,7 +55,7 @@ def _feel(stretch, unit, feel):
 @kernel
 def _run(block, neuron, updates, substeps, along, across, objects, proprioception, bodies, muscles, neurons, oks):
     """Run 16 bodies with their circuits, neuron rows (side, unit, lane), and record lane 0."""
-    s = np.empty(SCRATCH)
+    s = aligned(SCRATCH)
     alive = np.ones(LANES)
     muscle, stretch = np.zeros(2 * geo.SEGMENTS * LANES), np.empty(2 * geo.SEGMENTS * LANES)
     feel = np.empty(2 * LANES)

@@ -10,7 +10,7 @@ import numpy as np
 from . import geometry as geo
 from .blocks import LANES, PHI, STATE, X, Y
 from .elementary import inverse_root, sine_cosine
-from .kernel import kernel
+from .kernel import aligned, kernel
 
 UNITS = 12
 SEGMENTS_PER_UNIT = geo.SEGMENTS // UNITS
@@ -57,7 +57,7 @@ def unit_stretch(stretch: np.ndarray, asymmetric: bool = False) -> np.ndarray:
 @kernel
 def stretch_block(q, out):
     """`segment_stretch` of a block of 16 bodies, into rows (side, segment, lane)."""
-    ends = np.empty(4 * LANES)  # x and y of the dorsal, then of the ventral end of the rod before
+    ends = aligned(4 * LANES)  # x and y of the dorsal, then of the ventral end of the rod before
     for rod in range(geo.RODS):
         z = q[rod * STATE : (rod + 1) * STATE]
         segment = max(rod - 1, 0)
