@@ -1,16 +1,21 @@
 """Neurons against numpy and scipy."""
 
 import itertools
+import re
 
+import numba
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 import vpc
 import wormsim
-from vpc import reference
+from vpc import neurons, reference
 from vpc.connectome import index
 from vpc.neurons import STEP
+from vpc.noise import gaussians, key
+from wormsim import kernel
+from wormsim.blocks import LANES
 
 ALONE = {"w_m": 0, "w_s": 0, "g_on": 0, "g_p": 0}  # the nervous system of section 2, with nothing else
 
@@ -108,6 +113,29 @@ def test_the_kernel_equals_plain_numpy(variant):
         ("muscle", state.muscle),
     ):
         np.testing.assert_allclose(last[name].values, mine, atol=1e-9, rtol=0, err_msg=name)
+
+
+def test_the_kernels_are_vectorised():
+    """Packed arithmetic on 256 or 512 bits."""
+    circuit = vpc.Worm()._compiled[0]
+    work = np.zeros(neurons.WORK)
+    rows, noise = work.reshape(-1, LANES), np.zeros(302)
+    c = circuit
+    calls = {
+        neurons.activate: (circuit, work),
+        neurons.sum_up: (c.current_start, c.current_where, c.current_weight, c.current, rows, rows),
+        neurons.relax: (0.01, c.rate, work),
+        neurons.keep: (circuit, noise, work),
+        gaussians: (work, np.arange(LANES, dtype=np.uint64), 0, 0, key(0)),
+    }
+    if "avx2" not in numba.core.codegen.get_host_cpu_features():
+        pytest.skip("this processor has no AVX2")
+    for function, arguments in calls.items():
+        compiled = numba.njit(**{**kernel.FLAGS, "cache": False})(function.py_func)
+        compiled(*arguments)
+        assembly = compiled.inspect_asm(compiled.signatures[0])
+        packed = re.findall(r"v(?:fn?m(?:add|sub)\d+|mul|add|sub|div)p[sd]\s.*%[yz]mm", assembly)
+        assert len(packed) >= 10 or (function is neurons.sum_up and len(packed) >= 4), function.__name__
 
 
 def test_calcium_follows_a_clamped_voltage():
