@@ -123,7 +123,7 @@ def test_a_click_on_the_map_or_the_traces_goes_there(page):
     for k in (1, 2):
         go_to(page, 0)
         box = views.nth(k).bounding_box()
-        page.mouse.click(box["x"] + 80 + 0.5 * 690, box["y"] + box["height"] / 2)  # the middle of the frame
+        page.mouse.click(box["x"] + 80 + 0.5 * 530, box["y"] + box["height"] / 2)  # the middle of the frame
         page.wait_for_timeout(400)
         assert models(page, "filter(m => m.type == 'Slider').map(m => m.value)")[0] == pytest.approx(1.5, abs=0.1)
 
