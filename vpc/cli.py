@@ -36,8 +36,10 @@ def _simulate(options: argparse.Namespace) -> int:
     import wormsim
 
     from . import Worm, protocol
-    from .store import save_dataset
+    from .store import check_path, save_dataset
 
+    if options.out:
+        check_path(options.out)
     actions = protocol.loads(Path(options.protocol).read_text()) if options.protocol else ()
     worm = Worm(options.variant, options.connectome, options.medium)
     begin = time.perf_counter()
@@ -46,7 +48,7 @@ def _simulate(options: argparse.Namespace) -> int:
     )
     taken = time.perf_counter() - begin
     result: dict[str, Any] = {"seconds": options.seconds, "worms": options.n, "took_seconds": round(taken, 3)}
-    result["failed"] = int((~run["ok"].isel(time=-1)).sum())
+    result["failed"] = int((run["failure"] != "").sum())
     result["voltage_mv"] = [float(run["voltage"].min()), float(run["voltage"].max())]
     one = run.isel(sample=0) if options.n > 1 else run
     if one["ok"].all() and one.sizes["time"] >= 20:

@@ -102,7 +102,7 @@ def index(names: str | Iterable[str]) -> np.ndarray:
     """Places of some neurons in every matrix, or an error that suggests the nearest name."""
     places = []
     for name in [names] if isinstance(names, str) else names:
-        if name not in _INDEX:
+        if not isinstance(name, str) or name not in _INDEX:
             raise UnknownNeuron(f"{name!r} is not one of the 302 neurons; did you mean {nearest(str(name).upper(), _INDEX)!r}?")
         places.append(_INDEX[name])
     return np.array(places, dtype=int)
@@ -128,6 +128,12 @@ class Connectome:
     name: str
     chemical: np.ndarray
     gap: np.ndarray
+    changes: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name of the data set, and what has been done to it."""
+        return ", ".join((self.name, *self.changes))
 
     @classmethod
     def load(cls, name: str = "openworm") -> "Connectome":
@@ -149,7 +155,9 @@ class Connectome:
         for matrix in (chemical, gap):
             matrix[places] = 0
             matrix[:, places] = 0
-        return self._with(chemical, gap)
+        return self._with(
+            chemical, gap, f"without {' '.join(neurons)}" if len(neurons) < 10 else f"without {len(neurons)} neurons"
+        )
 
     def subset(self, neurons: Iterable[str]) -> "Connectome":
         """With only the connections among some neurons."""
@@ -167,7 +175,9 @@ class Connectome:
         matrix[i, j] = 0
         if kind == "gap":
             matrix[j, i] = 0
-        return self._with(**{"chemical": self.chemical, "gap": self.gap, kind: matrix})
+        return self._with(
+            **{"chemical": self.chemical, "gap": self.gap, kind: matrix}, change=f"without {kind} {pre} to {post}"
+        )
 
     def shuffle(self, seed: int) -> "Connectome":
         """A null model: every neuron keeps its numbers of partners (in, out, gap) and its outgoing counts, but not whom.
@@ -177,15 +187,15 @@ class Connectome:
         """
         rng = np.random.default_rng(seed)
         chemical = _rewire(self.chemical, rng, directed=True)
-        return self._with(chemical, _rewire(self.gap, rng, directed=False))
+        return self._with(chemical, _rewire(self.gap, rng, directed=False), f"shuffled with seed {seed}")
 
-    def _with(self, chemical: np.ndarray, gap: np.ndarray) -> "Connectome":
+    def _with(self, chemical: np.ndarray, gap: np.ndarray, change: str) -> "Connectome":
         chemical.flags.writeable = gap.flags.writeable = False
-        return replace(self, chemical=chemical, gap=gap)
+        return replace(self, chemical=chemical, gap=gap, changes=(*self.changes, change))
 
     def __repr__(self) -> str:
         return (
-            f"<Connectome {self.name}: {np.count_nonzero(self.chemical)} chemical connections "
+            f"<Connectome {self.label}: {np.count_nonzero(self.chemical)} chemical connections "
             f"({self.chemical.sum()} synapses), {np.count_nonzero(self.gap) // 2} gap-junction pairs "
             f"({self.gap.sum() // 2} junctions)>"
         )

@@ -61,6 +61,7 @@ class Noise(NamedTuple):
     scale: np.ndarray  # (neuron,), mV a step
     key: np.ndarray
     slots: np.ndarray  # (block, lane)
+    first_step: int  # of the run, counted from where its noise began
 
 
 class Record(NamedTuple):
@@ -104,14 +105,14 @@ def _write(record, rows, b, activation, alive, block, frame):
 
 
 @kernel
-def _write_current(record, inputs, rows, step, block):
-    """Write what it takes to hold the clamped neurons against the currents that flow at the start of a step."""
+def _write_current(record, inputs, rows, alive, step, block):
+    """Write what it takes to hold the clamped neurons against the ionic currents that flow at the start of a step."""
     for k in range(len(inputs.clamped)):
         m, command = inputs.clamped[k], inputs.command[step, k]
         for i in range(min(LANES, len(record.current) - block * LANES)):
-            record.current[block * LANES + i, step // record.every, k] = 1e-3 * (
-                rows[G // LANES + m, i] * command - rows[CURRENT // LANES + m, i]
-            )
+            valid = 1e-3 if alive[i] > 0.0 else np.nan
+            need = rows[G // LANES + m, i] * command - rows[CURRENT // LANES + m, i]
+            record.current[block * LANES + i, step // record.every, k] = valid * need
 
 
 @kernel
@@ -183,10 +184,10 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
                 sum_up(c.current_start, c.current_where, c.current_weight, current, rows, currents)
                 excite(coupling, c.equilibrium, received, work)
                 if recording and half == 0:
-                    _write_current(record, inputs, rows, step, n)
+                    _write_current(record, inputs, rows, living, step, n)
                 relax(0.5 * (1 + half) * STEP, rate, work)
             if noisy:
-                gaussians(work[GAUSSIAN : GAUSSIAN + PART], noise.slots[n], step, PROCESS, noise.key)
+                gaussians(work[GAUSSIAN : GAUSSIAN + PART], noise.slots[n], noise.first_step + step, PROCESS, noise.key)
             if keep(circuit, scale, work):
                 _bound(rows[:N], HIGHEST, living)
                 _bound(rows[MID // LANES : MID // LANES + N], HIGHEST, living)

@@ -117,7 +117,7 @@ def circuit(connectome: Connectome, parameters: Mapping[str, Value], removed: np
         *_rows((synapse * reversal, S), (gap, MID)),
         conductance=leak + gap.sum(axis=1),
         current=leak * resting,
-        rate=1 / of(parameters, "C"),
+        rate=np.where(removed, 0, 1 / of(parameters, "C")),  # nothing charges what has been removed
         slope=STEEP * of(parameters, "steep"),
         equilibrium=np.where(removed, resting, middle),
         calcium_slope=1 / of(parameters, "k_c"),

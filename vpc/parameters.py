@@ -1,6 +1,7 @@
 """Every number that the simulator lets one set: its default, unit, limits and meaning, and the variants that go by a name."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from wormsim import check
 
 from .connectome import NEURONS, find, index, nearest
 
-__all__ = ["PARAMETERS", "VARIANTS", "Parameter", "Value", "checked", "defaults", "per_neuron"]
+__all__ = ["PARAMETERS", "VARIANTS", "Parameter", "Value", "changed", "checked", "defaults", "per_neuron", "plain"]
 
 Value = float | Mapping[str, float]  # one number, or {neurons: number}
 
@@ -112,7 +113,27 @@ def checked(name: str, value: Value) -> Value:
         raise ValueError(f"{name} must be one number for the whole worm, got one for each of some neurons: {dict(value)!r}")
     for what in value:
         find(what)
-    return {what: one(f"{name}[{what!r}]", number) for what, number in value.items()}
+    return MappingProxyType({what: one(f"{name}[{what!r}]", number) for what, number in value.items()})
+
+
+def changed(values: Mapping[str, Value], changes: Mapping[str, Value]) -> dict[str, Value]:
+    """Values with some changes; a change of some neurons leaves the others as they were."""
+    if not isinstance(changes, Mapping):
+        raise ValueError(f"parameters must be a mapping from names to values, got {type(changes).__name__}")
+    result = dict(values)
+    for name, change in changes.items():
+        new = checked(name, change)
+        if isinstance(new, Mapping):
+            old = result[name]
+            before = old if isinstance(old, Mapping) else {"all": old}
+            new = MappingProxyType({**{what: number for what, number in before.items() if what not in new}, **new})
+        result[name] = new
+    return result
+
+
+def plain(values: Mapping[str, Value]) -> dict[str, float | dict[str, float]]:
+    """Values that JSON can hold."""
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 def per_neuron(value: Value, default: float) -> np.ndarray:

@@ -7,7 +7,7 @@ clamp commands may be a number, a sequence of one number for each step of 10 ms,
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from wormsim import check
 from .connectome import NEURONS, find, index, nearest
 from .loop import Inputs
 from .neurons import STEP
-from .parameters import Value, checked
+from .parameters import Value, checked, plain
+from .waveforms import Data, Noise, Pulses, Ramp, Sine, Steps, coerce
 
 __all__ = [
     "STIMULI",
@@ -51,103 +52,19 @@ STIMULI = {
 }
 
 
-class _Data:
-    """A dataclass that turns into plain data and back."""
-
-    kinds: ClassVar[dict[str, type]] = {}
-
-    def __init_subclass__(cls) -> None:
-        _Data.kinds[cls.__name__] = cls
-
-
-def _finite(name: str, value: object) -> float:
-    return check.number(name, value, "a finite number", lambda _: True)
-
-
-@dataclass(frozen=True)
-class Ramp(_Data):
-    """From one value to another over the whole action."""
-
-    begin: float
-    end: float
-
-    def sample(self, time: np.ndarray) -> np.ndarray:
-        """Values at times since the start."""
-        return np.linspace(self.begin, self.end, len(time))
-
-
-@dataclass(frozen=True)
-class Steps(_Data):
-    """One value after the other, each for as long."""
-
-    values: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(float(value) for value in self.values))
-        if not self.values:
-            raise ValueError("values of Steps must not be empty")
-
-    def sample(self, time: np.ndarray) -> np.ndarray:
-        """Values at times since the start."""
-        return np.array(self.values)[np.arange(len(time)) * len(self.values) // max(len(time), 1)]
-
-
-@dataclass(frozen=True)
-class Pulses(_Data):
-    """Pulses of some width (s), one each period (s), over a base."""
-
-    height: float
-    width: float
-    period: float
-    base: float = 0.0
-
-    def __post_init__(self) -> None:
-        check.number("width of Pulses", self.width, f"at least {STEP} s", lambda s: s >= STEP)
-        check.number("period of Pulses", self.period, "longer than the width, in s", lambda s: s > self.width)
-
-    def sample(self, time: np.ndarray) -> np.ndarray:
-        """Values at times since the start."""
-        return np.where((time + 1e-9) % self.period < self.width, self.height, self.base)
-
-
-@dataclass(frozen=True)
-class Sine(_Data):
-    """A sine of some amplitude and frequency (Hz) around an offset."""
-
-    amplitude: float
-    frequency: float
-    offset: float = 0.0
-
-    def __post_init__(self) -> None:
-        check.number("frequency of Sine", self.frequency, f"between 0 and {0.5 / STEP:g} Hz", lambda f: 0 < f < 0.5 / STEP)
-
-    def sample(self, time: np.ndarray) -> np.ndarray:
-        """Values at times since the start."""
-        return self.offset + self.amplitude * np.sin(2 * np.pi * self.frequency * time)
-
-
-@dataclass(frozen=True)
-class Noise(_Data):
-    """Gaussian noise around a mean, new at each step; the same for the same seed."""
-
-    sd: float
-    mean: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check.number("sd of Noise", self.sd, "0 or more", lambda sd: sd >= 0)
-        check.whole("seed of Noise", self.seed, least=0)
-
-    def sample(self, time: np.ndarray) -> np.ndarray:
-        """Values at times since the start."""
-        return self.mean + self.sd * np.random.default_rng(self.seed).standard_normal(len(time))
+def _one_neuron(data: Any) -> None:
+    if not isinstance(data.neuron, str):
+        raise ValueError(
+            f"neuron of {type(data).__name__} must be one name, got {data.neuron!r}; use one action for each neuron"
+        )
+    index(data.neuron)
 
 
 Command = float | Sequence[float] | Ramp | Steps | Pulses | Sine | Noise
 
 
 @dataclass(frozen=True)
-class Action(_Data):
+class Action(Data):
     """Something done from `start` to `stop`."""
 
     start: float = field(default=0.0, kw_only=True)
@@ -179,7 +96,7 @@ class Action(_Data):
 class _Clamp(Action):
     neuron: str = field(kw_only=False)
 
-    def command(self, values: Command, unit: str, total: int) -> np.ndarray:
+    def command(self, values: Command, unit: str, limit: float, total: int) -> np.ndarray:
         """What it commands in each of its steps."""
         steps = self.steps(total)
         count = steps.stop - steps.start
@@ -194,12 +111,18 @@ class _Clamp(Action):
             result = np.array(values)
         else:
             result = np.full(count, float(values))  # type: ignore[arg-type]
+        if not (np.abs(result) <= limit).all():
+            raise ValueError(
+                f"{unit} of {type(self).__name__}({self.neuron!r}) must stay within -{limit:g} to {limit:g} {unit}"
+            )
         return result
 
     def _check(self, name: str, low: float, high: float) -> None:
         super().__post_init__()
-        index(self.neuron)
+        _one_neuron(self)
         values = getattr(self, name)
+        if isinstance(values, np.ndarray) and values.ndim == 0:
+            values = float(values)
         if isinstance(values, str) or (not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "sample")):
             rule = f"a number from {low:g} to {high:g}, a sequence of them, or a waveform"
             values = check.number(f"{name} of {type(self).__name__}", values, rule, lambda x: low <= x <= high)
@@ -241,10 +164,13 @@ class Stimulus(Action):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.neurons()
-        check.number("pa of Stimulus", self.pa, "from -1000 to 1000 pA", lambda x: abs(x) <= 1000)
+        pa = check.number("pa of Stimulus", self.pa, "from -1000 to 1000 pA", lambda x: abs(x) <= 1000)
+        object.__setattr__(self, "pa", pa)
 
     def neurons(self) -> tuple[str, ...]:
         """Names of the neurons."""
+        if not isinstance(self.group, str):
+            raise ValueError(f"group of Stimulus must be one name, got {self.group!r}; use one action for each group")
         if self.group in STIMULI:
             return STIMULI[self.group]
         try:
@@ -265,7 +191,7 @@ class Ablate(Action):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        index(self.neuron)
+        _one_neuron(self)
 
 
 @dataclass(frozen=True)
@@ -276,11 +202,17 @@ class Change(Action):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "parameters", {name: checked(name, value) for name, value in self.parameters.items()})
+        if not isinstance(self.parameters, Mapping):
+            raise ValueError(f"parameters of Change must be a mapping from names to values, got {self.parameters!r}")
+        for name in {"F", "Kd", "D"} & set(self.parameters):
+            raise ValueError(
+                f"parameters of Change must act on the worm, but {name} is the microscope's: set it on the worm itself"
+            )
+        object.__setattr__(self, "parameters", plain({name: checked(name, value) for name, value in self.parameters.items()}))
 
 
 @dataclass(frozen=True)
-class StepFamily(_Data):
+class StepFamily(Data):
     """A family of clamps of one neuron to levels first, first + increment, ...: an iterable of protocols, one for each level.
 
     `clamp` is "voltage" (levels in mV) or "current" (pA); outside of start to stop the neuron is free.
@@ -295,7 +227,8 @@ class StepFamily(_Data):
     clamp: str = "voltage"
 
     def __post_init__(self) -> None:
-        check.whole("count of StepFamily", self.count)
+        coerce(self, "first", "increment")
+        object.__setattr__(self, "count", check.whole("count of StepFamily", self.count))
         if self.clamp not in ("voltage", "current"):
             raise ValueError(f"clamp of StepFamily must be 'voltage' or 'current', got {self.clamp!r}")
         for _ in self:
@@ -319,6 +252,10 @@ Protocol = Sequence[Action]
 
 def check_protocol(protocol: Action | Iterable[Action]) -> tuple[Action, ...]:
     """The protocol as a tuple, if it is one, and no neuron has two clamps at a time."""
+    if isinstance(protocol, StepFamily):
+        raise ValueError("protocol must be one experiment, and a StepFamily is several: simulate each `for protocol in family`")
+    if not isinstance(protocol, Action | Iterable) or isinstance(protocol, str):
+        raise ValueError(f"protocol must be a sequence of clamps and other actions of vpc.protocol, got {protocol!r}")
     actions = (protocol,) if isinstance(protocol, Action) else tuple(protocol)
     for action in actions:
         if not isinstance(action, Action) or type(action) in (Action, _Clamp):
@@ -340,21 +277,21 @@ def inputs(protocol: Protocol, total: int) -> Inputs:
     clamped = sorted({action.neuron for action in clamps}, key=list(NEURONS).index)
     command = np.full((total, len(clamped)), np.nan)
     for clamp in clamps:
-        command[clamp.steps(total), clamped.index(clamp.neuron)] = clamp.command(clamp.mv, "mv", total)
-    current = np.zeros((total, len(NEURONS)))
+        command[clamp.steps(total), clamped.index(clamp.neuron)] = clamp.command(clamp.mv, "mv", 200, total)
+    currents: dict[str, np.ndarray] = {}
     for action in protocol:
+        steps = action.steps(total)
         if isinstance(action, CurrentClamp):
-            current[action.steps(total), index(action.neuron)[0]] += action.command(action.pa, "pa", total)
+            currents.setdefault(action.neuron, np.zeros(total))[steps] += action.command(action.pa, "pa", 1000, total)
         elif isinstance(action, Stimulus):
-            current[action.steps(total), index(action.neurons())[:, None]] += action.pa
-        else:
-            action.steps(total)
-    injected = np.flatnonzero(current.any(axis=0))
-    return Inputs(index(clamped), command, injected, np.ascontiguousarray(current[:, injected]))
+            for name in action.neurons():
+                currents.setdefault(name, np.zeros(total))[steps] += action.pa
+    columns = np.stack(list(currents.values()), axis=1) if currents else np.zeros((total, 0))
+    return Inputs(index(clamped), command, index(currents), np.ascontiguousarray(columns))
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, _Data):
+    if isinstance(value, Data):
         return {"kind": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}  # type: ignore[arg-type]
     return dict(value) if isinstance(value, Mapping) else value
 
@@ -373,11 +310,11 @@ def loads(text: str) -> Any:
         if not (isinstance(entry, dict) and "kind" in entry):
             return entry
         entry = {name: build(value) for name, value in entry.items()}
-        kind = entry.pop("kind")
-        if kind not in _Data.kinds or kind.startswith("_") or kind == "Action":
-            raise ValueError(f"protocol has an unknown kind {kind!r}; did you mean {nearest(str(kind), _Data.kinds)!r}?")
+        kind = str(entry.pop("kind"))
+        if kind not in Data.kinds or kind.startswith("_") or kind == "Action":
+            raise ValueError(f"protocol has an unknown kind {kind!r}; did you mean {nearest(str(kind), Data.kinds)!r}?")
         try:
-            return _Data.kinds[kind](**entry)
+            return Data.kinds[kind](**entry)
         except TypeError as error:
             raise ValueError(f"protocol has a bad entry of kind {kind}: {error}") from None
 
@@ -385,4 +322,7 @@ def loads(text: str) -> Any:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"protocol is not JSON: {error}") from None
-    return build(data) if isinstance(data, dict) else check_protocol([build(entry) for entry in data])
+    if not isinstance(data, dict | list):
+        raise ValueError(f"protocol must be a list of actions, got {data!r}")
+    built = build(data) if isinstance(data, dict) else [build(entry) for entry in data]
+    return built if isinstance(built, StepFamily) else check_protocol(built)

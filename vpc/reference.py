@@ -110,7 +110,7 @@ def drive(worm: Worm, voltage: np.ndarray) -> np.ndarray:
     def x(neuron_class: str) -> np.ndarray:
         names = members(neuron_class)
         values = np.interp(CENTRES, [NEURONS[name].position for name in names], depolarisation[index(names)])
-        return p["w_m"] * values / p["V_s"] if p["linear"] else np.tanh(p["w_m"] * values / p["V_s"])
+        return p["w_m"] * values / p["V_s"] if p["linear"] > 0.5 else np.tanh(p["w_m"] * values / p["V_s"])
 
     sides = [np.clip(x(b) - p["a_D"] * x(d), p["drive_min"], p["drive_max"]) for b, d in MOTOR]
     return np.repeat(sides, geo.SEGMENTS // len(CENTRES), axis=1)

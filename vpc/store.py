@@ -1,5 +1,6 @@
 """Results on disk: an xarray Dataset as a zarr folder, which is there whole or not at all."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -8,23 +9,37 @@ from pathlib import Path
 
 import xarray as xr
 
-__all__ = ["open_dataset", "save_dataset"]
+__all__ = ["check_path", "open_dataset", "save_dataset"]
+
+
+MARK = "written_by"  # an attribute on disk, so that other programs' files are never replaced
+
+
+def check_path(path: str | Path) -> Path:
+    """Where a dataset may be written, or an error: what is there must be a result of this program."""
+    path = Path(path)
+    if path.exists() and not _is_ours(path):
+        raise ValueError(f"{path} exists and is not a result of this program; choose another name")
+    return path
 
 
 def save_dataset(dataset: xr.Dataset, path: str | Path) -> Path:
     """Write a dataset; one that is there already is replaced when the new one is complete."""
-    path = Path(path)
-    if path.exists() and not _is_store(path):
-        raise ValueError(f"{path} exists and is not a result of this program; choose another name")
+    path = check_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    new, old = temporary / "new", temporary / "old"
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*zarr.*")  # that strings have no specification in zarr 3 yet
-            dataset.to_zarr(temporary / "new", consolidated=False)
+            dataset.assign_attrs({MARK: "virtual-patch-clamp"}).to_zarr(new, consolidated=False)
         if path.exists():
-            os.replace(path, temporary / "old")
-        os.replace(temporary / "new", path)
+            os.replace(path, old)
+        os.replace(new, path)
+    except BaseException:
+        if old.exists():
+            os.replace(old, path)
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return path
@@ -33,10 +48,15 @@ def save_dataset(dataset: xr.Dataset, path: str | Path) -> Path:
 def open_dataset(path: str | Path) -> xr.Dataset:
     """Read a dataset that `save_dataset` wrote; its numbers are read when they are needed."""
     path = Path(path)
-    if not _is_store(path):
-        raise ValueError(f"{path} is not a result of this program: there is {'no zarr folder' if path.exists() else 'nothing'}")
-    return xr.open_zarr(path, consolidated=False, chunks=None)
+    if not _is_ours(path):
+        raise ValueError(f"{path} is not a result of this program" if path.exists() else f"there is no {path}")
+    dataset = xr.open_zarr(path, consolidated=False, chunks=None)
+    del dataset.attrs[MARK]
+    return dataset
 
 
-def _is_store(path: Path) -> bool:
-    return (path / "zarr.json").is_file()
+def _is_ours(path: Path) -> bool:
+    try:
+        return MARK in json.loads((path / "zarr.json").read_text())["attributes"]
+    except (OSError, ValueError, KeyError):
+        return False

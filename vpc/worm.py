@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
@@ -17,21 +18,22 @@ from wormsim import check
 from wormsim import geometry as geo
 from wormsim.body import default_substeps
 from wormsim.kernel import one_at_a_time
-from wormsim.objects import check_objects
+from wormsim.objects import check_objects, off_the_worm
 
 from . import loop, neurons
 from .connectome import NEURONS, Connectome, find, index, nearest
 from .coupling import coupling
-from .loop import BODY_ROW, CAUSES, LANES, MUSCLE_ROW, SIZE, Inputs, Noise, Record, Surroundings, Worms
+from .frames import start_from, to_dataset
+from .loop import BODY_ROW, LANES, MUSCLE_ROW, SIZE, Inputs, Noise, Record, Surroundings, Worms
 from .neurons import STEP, N
 from .noise import START, gaussians, key
-from .parameters import VARIANTS, Value, checked, defaults, per_neuron
-from .protocol import Ablate, Action, Change, check_protocol, dumps, inputs
+from .parameters import VARIANTS, Value, changed, defaults, per_neuron, plain
+from .protocol import Ablate, Action, Change, CurrentClamp, VoltageClamp, check_protocol, dumps, inputs
 
 __all__ = ["Worm"]
 
 START_VOLTAGE, START_SPREAD = -20.0, 0.033**0.5  # mV: mean and sd of the voltages at the start of a run
-RECORDABLE = ("voltage", "calcium", "body", "muscle")
+RECORDABLE = {"voltage": N, "calcium": 2 * N, "body": 6 * geo.RODS, "muscle": 2 * geo.SEGMENTS}  # and their numbers in a frame
 STEPS_PER_CALL = 500  # of the kernel, so that a run can be interrupted and shows its progress
 
 
@@ -64,39 +66,45 @@ class Worm:
         objects: Sequence | np.ndarray = (),
         ablated: Iterable[str] = (),
     ):
-        if variant not in VARIANTS:
+        if not isinstance(variant, str) or variant not in VARIANTS:
             known = ", ".join(VARIANTS)
             raise ValueError(
                 f"variant must be one of {known}, got {variant!r}; did you mean {nearest(str(variant), VARIANTS)!r}?"
             )
         self.variant = variant
         self.connectome = connectome if isinstance(connectome, Connectome) else Connectome.load(connectome)
-        given = dict(parameters or {}) | ({} if medium is None else {"medium": medium})
-        values = defaults(variant) | {name: checked(name, value) for name, value in given.items()}
+        values = changed(defaults(variant), {} if parameters is None else parameters)
+        values = values if medium is None else changed(values, {"medium": medium})
         self.parameters: Mapping[str, Value] = MappingProxyType(values)
         self.objects = check_objects(objects)
-        self.ablated = tuple(ablated)
-        index(self.ablated)
+        self.objects.flags.writeable = False
+        self.ablated = _names((ablated,))
 
     def with_parameters(self, **changes: Value) -> "Worm":
         """The same worm with some parameters changed."""
-        return self._copy({name: checked(name, value) for name, value in changes.items()}, ())
+        return self._copy(changes, ())
 
-    def ablate(self, *neurons: str) -> "Worm":
+    def ablate(self, *neurons: str | Iterable[str]) -> "Worm":
         """The same worm without some neurons: without their connections, receptors and output to muscles.
 
-        What is left of them rests at the leak's reversal potential. The other neurons' synapses stay as they were, half open at
-        the equilibrium of the intact worm.
+        What is left of them stays at the leak's reversal potential, whatever is injected. The other neurons' synapses stay as
+        they were, half open at the equilibrium of the intact worm.
         """
-        index(neurons)
-        return self._copy({}, neurons)
+        return self._copy({}, _names(neurons))
 
     def _copy(self, changes: Mapping[str, Value], removed: Iterable[str]) -> "Worm":
         worm = object.__new__(Worm)
         worm.variant, worm.connectome, worm.objects = self.variant, self.connectome, self.objects
-        worm.parameters = MappingProxyType({**self.parameters, **changes})
+        worm.parameters = MappingProxyType(changed(self.parameters, changes))
         worm.ablated = tuple(dict.fromkeys((*self.ablated, *removed)))
         return worm
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("variant", "connectome", "objects", "ablated")
+        return {"parameters": plain(self.parameters), **{name: getattr(self, name) for name in names}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, parameters=MappingProxyType(state["parameters"]))
 
     @cached_property
     def equilibrium(self) -> xr.DataArray:
@@ -114,7 +122,9 @@ class Worm:
         from .reference import derivative
 
         start = xr.Dataset({"voltage": self.equilibrium})
-        end = self.with_parameters(w_m=0).simulate(20, initial=start, record=["voltage"], every=20)["voltage"].values[-1]
+        free = self.with_parameters(w_m=0)
+        free.objects = np.empty((0, 3))
+        end = free.simulate(20, initial=start, record=["voltage"], every=20)["voltage"].values[-1]
         found = root(lambda v: derivative(self, v), end, method="krylov", tol=1e-9).x
         if not (np.abs(derivative(self, found)).max() < 1e-6 and np.abs(found - end).max() < 1):
             raise ValueError("the voltages do not settle within 20 s with these parameters")
@@ -130,7 +140,7 @@ class Worm:
         return (
             neurons.circuit(self.connectome, self.parameters, removed, self.equilibrium.values),
             coupling(self.parameters, removed),
-            Surroundings(*geo.drag(medium), self.objects, substeps),
+            Surroundings(*geo.drag(medium), self.objects.copy(), substeps),
         )
 
     def start(self, n: int, seed: int) -> np.ndarray:
@@ -156,7 +166,7 @@ class Worm:
         protocol: Action | Iterable[Action] = (),
         noise: Value = 0.0,
         initial: xr.Dataset | None = None,
-        record: Iterable[str] = RECORDABLE,
+        record: Iterable[str] = tuple(RECORDABLE),
         every: float = STEP,
         progress: bool = True,
     ) -> xr.Dataset:
@@ -165,7 +175,7 @@ class Worm:
         Parameters
         ----------
         seconds
-            How long.
+            How long; a multiple of `every`.
         seed
             Of the voltages at the start and of the noise.
         n
@@ -177,11 +187,11 @@ class Worm:
             Standard deviation of the noise that each voltage gets at each step of 10 ms, mV: a number, or {neurons: number}.
         initial
             A frame of another run, as in run.isel(time=-1), to start from; with `sample`, n of them. What it lacks is as at the
-            start of any run.
+            start of any run. Noise goes on from the frame's time: with the same seed this is the run that was broken off.
         record
             What to keep: any of voltage, calcium (with fluorescence), body (with its velocity), muscle.
         every
-            Seconds between the frames kept.
+            Seconds between the frames kept; a multiple of 0.01.
         progress
             Show a progress bar if it takes more than a second or two.
 
@@ -191,23 +201,24 @@ class Worm:
         in mm and rad, `muscle` (time, side, segment), `ok` (time); and the `current` (time, clamp) in pA that voltage clamps
         take, in the step that begins at a time. A worm that fails is NaN from then on.
         """
-        seconds = check.number("seconds", seconds, f"a number of at least {STEP}", lambda s: s >= STEP)
+        every = check.number("every", every, f"a multiple of {STEP} s", lambda s: s >= STEP / 2 and _whole(s / STEP))
+        seconds = check.number("seconds", seconds, f"a multiple of every = {every:g} s", lambda s: s > 0 and _whole(s / every))
+        total, stride = round(seconds / STEP), round(every / STEP)
         n, seed = check.whole("n", n), check.whole("seed", seed, least=0)
-        total, stride = (
-            round(seconds / STEP),
-            round(check.number("every", every, f"{STEP} s or more", lambda s: s >= STEP) / STEP),
-        )
-        if total < stride:
-            raise ValueError(f"every must not be longer than the run of {seconds:g} s, got {every!r}")
-        kept = _checked_record(record)
+        kept, frames = _checked_record(record), total // stride + 1
+        _check_memory(n * frames * sum(RECORDABLE[name] for name in kept))
         actions = check_protocol(protocol)
         given = inputs(actions, total)
-        state = self.start(n, seed) if initial is None else self._from_frame(initial, n, seed)
-        scale = noise_scale(noise)
+        self._check_ablated(actions, total)
+        scale, noise = noise_scale(noise)
+        state = self.start(n, seed)
+        first_step = 0 if initial is None else start_from(initial, state)
+        if initial is None and len(off_the_worm(self.objects, clearance=0.0)) < len(self.objects):
+            raise ValueError("objects must leave room for the worm, which starts straight from (0, 0) to (1, 0) mm")
+        attributes = self._attributes(seed, first_step, noise, actions)
 
         worms = loop.pack(state)
-        drawn = Noise(scale, key(seed), np.arange(worms.alive.size, dtype=np.uint64).reshape(worms.alive.shape))
-        frames = total // stride + 1
+        slots = np.arange(worms.alive.size, dtype=np.uint64).reshape(worms.alive.shape)
 
         def room(name: str, numbers: int) -> np.ndarray:
             return np.full((n if name in kept else 0, frames, numbers), np.nan)
@@ -228,20 +239,22 @@ class Worm:
         bar = tqdm(total=total, desc="simulating", unit="step", delay=2, disable=None if progress else True)
         for first, last in itertools.pairwise(sorted(marks)):
             now = self._during([a for a in actions if a.steps(total).start <= first < a.steps(total).stop])
-            for name in now.ablated:
-                place = index(name)[0]
-                worms.blocks.reshape(-1, SIZE, LANES)[:, place] = neurons.of(now.parameters, "E_leak")[place]
-            advance(now, worms, first, last, given, drawn, out)
+            gone = index(now.ablated)
+            worms.blocks.reshape(-1, SIZE, LANES)[:, gone] = neurons.of(now.parameters, "E_leak")[gone, None]
+            quiet = scale.copy()
+            quiet[gone] = 0
+            advance(now, worms, first, last, given, Noise(quiet, key(seed), slots, first_step), out)
             bar.update(last - first)
         bar.close()
-        return self._dataset(out, worms, given, n, seed, noise, actions)
+        return to_dataset(out, worms, given, self.parameters, self.objects, attributes)
 
     def _during(self, actions: list[Action]) -> "Worm":
         """The worm while ablations and changes hold."""
-        changes: dict[str, Value] = {}
+        changes: Mapping[str, Value] = self.parameters
         for action in actions:
             if isinstance(action, Change):
-                changes |= action.parameters
+                changes = changed(changes, action.parameters)
+        changes = {name: value for name, value in changes.items() if value != self.parameters[name]}
         removed = [action.neuron for action in actions if isinstance(action, Ablate)]
         return self._copy(changes, removed)._with_equilibrium(self) if changes or removed else self
 
@@ -250,78 +263,28 @@ class Worm:
         self.equilibrium = other.equilibrium
         return self
 
-    def _from_frame(self, frame: xr.Dataset, n: int, seed: int) -> np.ndarray:
-        """States (n, 994) of a frame of a run."""
-        if not isinstance(frame, xr.Dataset) or "time" in frame.dims:
-            raise ValueError("initial must be one frame of a run, such as run.isel(time=-1)")
-        state = self.start(n, seed)
-        rods = state[:, BODY_ROW:MUSCLE_ROW].reshape(n, geo.RODS, 6)
-        places = {
-            "voltage": state[:, :N],
-            "calcium": state[:, N:BODY_ROW],
-            "body": rods[:, :, :3],
-            "velocity": rods[:, :, 3:],
-            "muscle": state[:, MUSCLE_ROW:].reshape(n, 2, geo.SEGMENTS),
-        }
-        for name, place in places.items():
-            if name in frame:
-                shape = place.shape if "sample" in frame[name].dims else place.shape[1:]
-                place[:] = check.array(f"initial[{name!r}]", frame[name].values, shape)
-        return state
+    def _check_ablated(self, actions: tuple[Action, ...], total: int) -> None:
+        """Refuse clamps of neurons that are not there."""
+        gone = {name: slice(0, total) for name in self.ablated}
+        gone |= {action.neuron: action.steps(total) for action in actions if isinstance(action, Ablate)}
+        for action in actions:
+            if isinstance(action, VoltageClamp | CurrentClamp) and action.neuron in gone:
+                one, other = action.steps(total), gone[action.neuron]
+                if one.start < other.stop and other.start < one.stop:
+                    raise ValueError(f"protocol clamps {action.neuron} while it is ablated: {action}")
 
-    def _dataset(
-        self, out: Record, worms: Worms, given: Inputs, n: int, seed: int, noise: Value, actions: tuple[Action, ...]
-    ) -> xr.Dataset:
-        time = np.arange(out.current.shape[1]) * out.every * STEP
-        failed = worms.failed_step.reshape(-1)[:n]
-        failed_at = np.where(failed >= 0, (failed + 1) * STEP, np.inf)
-        pose, sides = ("rod", "coord"), ("side", "segment")
-        variables: dict[str, Any] = {
-            "voltage": (("neuron",), out.voltage, "mV"),
-            "calcium": (("neuron",), out.calcium, "uM"),
-            "fluorescence": (("neuron",), neurons.fluorescence(out.calcium, self.parameters), "1"),
-            "body": (pose, out.body.reshape(*out.body.shape[:2], geo.RODS, 3), "mm, mm, rad"),
-            "velocity": (pose, out.velocity.reshape(*out.velocity.shape[:2], geo.RODS, 3), "mm/s, mm/s, rad/s"),
-            "muscle": (sides, out.muscle.reshape(*out.muscle.shape[:2], 2, geo.SEGMENTS), "1"),
-            "current": (("clamp",), out.current, "pA"),
+    def _attributes(self, seed: int, first_step: int, noise: Value, actions: tuple[Action, ...]) -> dict[str, Any]:
+        return {
+            "seed": seed,
+            "first_step": first_step,
+            "version": version("virtual-patch-clamp"),
+            "variant": self.variant,
+            "connectome": self.connectome.label,
+            "ablated": ",".join(self.ablated),
+            "parameters": json.dumps(plain(self.parameters)),
+            "noise": json.dumps(noise),
+            "protocol": dumps(actions),
         }
-        data = {
-            name: (("sample", "time", *dims), values, {"units": unit})
-            for name, (dims, values, unit) in variables.items()
-            if values.size
-        }
-        causes = [CAUSES[code] for code in worms.cause.reshape(-1)[:n]]
-        dataset = xr.Dataset(
-            {
-                **data,
-                "ok": (("sample", "time"), time[None] < failed_at[:, None], {"meaning": "the worm has not failed"}),
-                "failure": (
-                    "sample",
-                    np.array(causes, dtype=object).astype(str),
-                    {"meaning": "why the worm failed, if it did"},
-                ),
-                "objects": (("object", "shape"), self.objects, {"units": "mm"}),
-            },
-            coords={
-                "time": ("time", time, {"units": "s"}),
-                "neuron": list(NEURONS),
-                "clamp": np.array(list(NEURONS))[given.clamped],
-                "coord": ["x", "y", "phi"],
-                "side": ["dorsal", "ventral"],
-                "shape": ["x", "y", "radius"],
-            },
-            attrs={
-                "seed": seed,
-                "version": version("virtual-patch-clamp"),
-                "variant": self.variant,
-                "connectome": self.connectome.name,
-                "ablated": ",".join(self.ablated),
-                "parameters": json.dumps(dict(self.parameters)),
-                "noise": json.dumps(noise if not isinstance(noise, Mapping) else dict(noise)),
-                "protocol": dumps(actions),
-            },
-        )
-        return dataset if n > 1 else dataset.isel(sample=0)
 
     def __repr__(self) -> str:
         base = defaults(self.variant)
@@ -341,21 +304,47 @@ def advance(worm: Worm, worms: Worms, first: int, last: int, given: Inputs, nois
             loop.run_parallel(threads, *arguments)
 
 
-def noise_scale(noise: Value) -> np.ndarray:
-    """Noise of each neuron, mV a step, of a number or {neurons: number}."""
-    rule = "from 0 to 100 mV a step"
+def noise_scale(noise: Value) -> tuple[np.ndarray, Any]:
+    """Noise of each neuron, mV a step, of a number or {neurons: number}, and the same as plain numbers."""
+
+    def one(name: str, value: object) -> float:
+        return check.number(name, value, "from 0 to 100 mV a step", lambda sd: 0 <= sd <= 100)
+
     if isinstance(noise, Mapping):
-        for what, value in noise.items():
+        for what in noise:
             find(what)
-            check.number(f"noise[{what!r}]", value, rule, lambda sd: 0 <= sd <= 100)
+        plain_noise: Any = {what: one(f"noise[{what!r}]", value) for what, value in noise.items()}
     else:
-        noise = check.number("noise", noise, rule, lambda sd: 0 <= sd <= 100)
-    return per_neuron(noise, 0.0)
+        plain_noise = one("noise", noise)
+    return per_neuron(plain_noise, 0.0), plain_noise
+
+
+def _whole(number: float) -> bool:
+    return round(number) >= 1 and abs(number - round(number)) < 1e-6
+
+
+def _names(words: Iterable[str | Iterable[str]]) -> tuple[str, ...]:
+    """Names of neurons, of names and of lists of them."""
+    names = tuple(name for word in words for name in ([word] if isinstance(word, str) else word))
+    index(names)
+    return tuple(dict.fromkeys(names))
 
 
 def _checked_record(record: Iterable[str]) -> set[str]:
+    if not isinstance(record, Iterable):
+        raise ValueError(f"record must be any of {', '.join(RECORDABLE)}, got {record!r}")
     names = {record} if isinstance(record, str) else set(record)
     for name in names:
         if name not in RECORDABLE:
             raise ValueError(f"record must be any of {', '.join(RECORDABLE)}, got {name!r}")
     return names
+
+
+def _check_memory(numbers: int) -> None:
+    """Refuse a record that this machine cannot hold."""
+    needed, there = 8 * numbers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > 0.8 * there:
+        raise ValueError(
+            f"record would take {needed / 1e9:.0f} GB, and this machine has {there / 1e9:.0f}: "
+            "record fewer variables (record=), fewer frames (every=) or fewer worms (n=)"
+        )

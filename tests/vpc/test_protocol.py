@@ -52,6 +52,12 @@ def test_a_clamp_is_the_limit_of_a_stiff_feedback_current():
     assert apart[0] < 0.05 and apart[1] < 0.15 * apart[0]
 
 
+def test_a_failed_worm_has_no_holding_current():
+    worm = vpc.Worm("paper", parameters={"i_on": 1.4, "i_p": 3.0, "w_m": 9})
+    run = worm.simulate(5, protocol=vpc.VoltageClamp("AVAL", 0))
+    assert not run["ok"][-1] and np.isnan(run["current"].values[~run["ok"].values]).all()
+
+
 def test_a_ramp_gives_a_straight_iv_curve_of_an_isolated_neuron():
     """CANL has no connections: its current is g_leak (V - E_leak), 100 pS from -35 mV."""
     run = vpc.Worm().simulate(1, protocol=vpc.VoltageClamp("CANL", protocol.Ramp(-80, 20)))
@@ -129,7 +135,8 @@ def test_json_and_back():
         vpc.Change({"w_s": 3.0, "C": {"AVA": 12.0}}),
     )
     assert protocol.loads(protocol.dumps(actions)) == actions
-    family = vpc.StepFamily("AVAL", -60, 20, 4)
+    assert protocol.loads(protocol.dumps(vpc.Stimulus("salt", np.int64(3)))) == (vpc.Stimulus("salt", 3.0),)
+    family = vpc.StepFamily("AVAL", np.float32(-60), np.int64(20), np.int64(4))
     assert protocol.loads(protocol.dumps(family)) == family
 
 
@@ -147,6 +154,17 @@ def test_json_and_back():
         (lambda: protocol.Sine(1, 80), "frequency of Sine must be between 0 and 50 Hz"),
         (lambda: protocol.Pulses(1, 0.2, 0.1), "period of Pulses must be longer"),
         (lambda: vpc.StepFamily("AVAL", 0, 1, 0), "count of StepFamily"),
+        (lambda: vpc.StepFamily("AVAL", "x", 1, 2), "first of StepFamily must be a finite number"),
+        (lambda: vpc.VoltageClamp(["AVAL"], 0), "neuron of VoltageClamp must be one name"),
+        (lambda: vpc.Ablate(["AVAL"]), "neuron of Ablate must be one name"),
+        (lambda: vpc.Stimulus(["PLML"], 5), "group of Stimulus must be one name"),
+        (lambda: vpc.Change("w_s"), "parameters of Change must be a mapping"),
+        (lambda: vpc.Change({"F": 5}), "F is the microscope's"),
+        (lambda: protocol.Ramp(0, np.nan), "end of Ramp must be a finite number"),
+        (lambda: protocol.Steps(3), "values of Steps must be a sequence"),
+        (lambda: protocol.loads("5"), "protocol must be a list of actions"),
+        (lambda: protocol.loads('{"kind": "Ramp", "begin": 0, "end": 1}'), "protocol must be a sequence"),
+        (lambda: protocol.loads('[{"kind": ["a"]}]'), "unknown kind"),
         (lambda: vpc.StepFamily("AVAL", 0, 100, 9), "mv of VoltageClamp"),
         (lambda: protocol.loads("{"), "protocol is not JSON"),
         (lambda: protocol.loads('[{"kind": "VoltageClmp"}]'), "unknown kind 'VoltageClmp'; did you mean 'VoltageClamp'"),
@@ -168,6 +186,9 @@ def test_bad_actions(act, message):
         ([vpc.Ablate("AVAL", stop=3)], "beyond the run"),
         ([vpc.VoltageClamp("AVAL", 0, start=0.5, stop=0.501)], "shorter than a step"),
         (["AVAL"], "protocol must be a sequence of clamps"),
+        (vpc.StepFamily("AVAL", 0, 1, 2), "simulate each `for protocol in family`"),
+        ([vpc.VoltageClamp("AVAL", protocol.Ramp(0, 1e9))], r"mv of VoltageClamp\('AVAL'\) must stay within -200 to 200"),
+        ([vpc.Ablate("AVAL", start=0.5), vpc.VoltageClamp("AVAL", 0)], "clamps AVAL while it is ablated"),
     ],
 )
 def test_bad_protocols(actions, message):

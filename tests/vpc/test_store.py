@@ -29,7 +29,14 @@ def test_other_files_are_safe(tmp_path):
     (tmp_path / "thesis").mkdir()
     with pytest.raises(ValueError, match="thesis exists and is not a result"):
         save_dataset(xr.Dataset(), tmp_path / "thesis")
-    with pytest.raises(ValueError, match="there is no zarr folder"):
+    with pytest.raises(ValueError, match="thesis is not a result of this program"):
         open_dataset(tmp_path / "thesis")
-    with pytest.raises(ValueError, match="there is nothing"):
+    with pytest.raises(ValueError, match="there is no .*nowhere"):
         open_dataset(tmp_path / "nowhere")
+
+
+def test_another_programs_zarr_is_safe(tmp_path):
+    xr.Dataset({"x": ("k", np.arange(3))}).to_zarr(tmp_path / "theirs.zarr", consolidated=False)
+    with pytest.raises(ValueError, match="is not a result of this program"):
+        save_dataset(xr.Dataset(), tmp_path / "theirs.zarr")
+    assert xr.open_zarr(tmp_path / "theirs.zarr", consolidated=False)["x"].size == 3
