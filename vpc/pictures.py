@@ -36,7 +36,7 @@ def traces(run: xr.Dataset, neurons: Selection = ("AVA", "DB", "VB"), variable: 
         voltage, calcium or fluorescence.
     """
     names = _select(neurons)
-    data = thin(one_worm(run, variable), POINTS).sel(neuron=names)
+    data = thin(_of_neurons(run, variable), POINTS).sel(neuron=names)
     keys = names if len(names) <= FEW else [NEURONS[name].neuron_class for name in names]
     colours = {key: COLOURS[i % len(COLOURS)] for i, key in enumerate(dict.fromkeys(keys))}
     quantity = hv.Dimension(variable, unit=_unit(run, variable))
@@ -71,7 +71,7 @@ def heatmap(run: xr.Dataset, variable: str = "voltage", relative: bool = True) -
         Show the difference from each neuron's own mean over time. Colours end where 90% of all values do, so that small
         movements are seen beside large ones.
     """
-    data = thin(one_worm(run, variable), POINTS)
+    data = thin(_of_neurons(run, variable), POINTS)
     names = [name for name in ORDER if name in data["neuron"].values]
     values = data.sel(neuron=names).values.astype(np.float32)
     unit = _unit(run, variable)
@@ -99,10 +99,11 @@ def heatmap(run: xr.Dataset, variable: str = "voltage", relative: bool = True) -
     )
 
 
-def connectome(wiring: Connectome, kind: Literal["chemical", "gap"] = "chemical") -> hv.Rectangles:
+def connectome(wiring: Connectome | str, kind: Literal["chemical", "gap"] = "chemical") -> hv.Rectangles:
     """The counts of connections, one square for each pair of neurons that has any: from the row to the column."""
     if kind not in ("chemical", "gap"):
         raise ValueError(f"kind must be 'chemical' or 'gap', got {kind!r}")
+    wiring = wiring if isinstance(wiring, Connectome) else Connectome.load(wiring)
     names = list(NEURONS)
     place = {name: k for k, name in enumerate(ORDER)}
     matrix = getattr(wiring, kind)
@@ -135,7 +136,7 @@ def connectome(wiring: Connectome, kind: Literal["chemical", "gap"] = "chemical"
         xrotation=30,
         xlabel=f"{ends[1]}neurons, from head to tail within a type",
         ylabel=f"{ends[0]}neurons",
-        title=f"{wiring.name}: {matrix.sum() // (1 if kind == 'chemical' else 2)} {what}",
+        title=f"{wiring.label}: {matrix.sum() // (1 if kind == 'chemical' else 2)} {what}",
         tools=["hover"],
         hover_tooltips=[("from", "@pre"), ("to", "@post"), (what, "@count")],
         hooks=[_lines(ORDER, "width"), _lines(ORDER, "height")],
@@ -158,6 +159,16 @@ def one_worm(run: xr.Dataset, variable: str) -> xr.DataArray:
     if "sample" in run[variable].dims:
         raise ValueError("run holds several worms; choose one, as in run.isel(sample=0)")
     return run[variable]
+
+
+def _of_neurons(run: xr.Dataset, variable: str) -> xr.DataArray:
+    """A variable of a run that neurons have."""
+    data = one_worm(run, variable)
+    if "neuron" not in data.dims or "time" not in data.dims:
+        raise ValueError(
+            f"variable must have a time course for each neuron, and {variable!r} has {', '.join(map(str, data.dims))}"
+        )
+    return data
 
 
 def thin(data: xr.DataArray, most: int) -> xr.DataArray:

@@ -136,7 +136,11 @@ class _Clamp(Action):
 
 @dataclass(frozen=True)
 class VoltageClamp(_Clamp):
-    """Hold a neuron at a voltage, mV; a run then holds the current that this takes, in pA."""
+    """Hold a neuron at a voltage, mV.
+
+    A run then holds the `current` that this takes against the neuron's ionic currents, in pA. What charges the membrane when
+    the command changes, C dV/dt, is not in it, as with a compensated amplifier.
+    """
 
     mv: Command = field(kw_only=False)
 
