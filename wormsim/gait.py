@@ -18,6 +18,8 @@ class Gait(NamedTuple):
     curvature: float  # 1/mm, largest anywhere
 
     def __str__(self) -> str:
+        if np.isnan(self.frequency):
+            return f"does not undulate, curvature up to {self.curvature:.1f} /mm"
         return (
             f"{self.frequency:.3f} Hz, wavelength {self.wavelength:.3f} L, speed {self.speed:.3f} mm/s, "
             f"amplitude {self.amplitude:.3f} mm, curvature up to {self.curvature:.1f} /mm"
