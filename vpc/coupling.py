@@ -46,8 +46,7 @@ class Coupling(NamedTuple):
     """What the kernel needs to know of receptors and muscles."""
 
     neuron: np.ndarray  # of each receptor
-    side: np.ndarray
-    unit: np.ndarray  # the two units (receptor, 2) between which it lies
+    unit: np.ndarray  # the two units of its side (receptor, 2) between which it lies
     weight: np.ndarray  # and their weights
     opening: np.ndarray  # pS: w_s g_s of each receptor
     pull: np.ndarray  # fA: w_s i_s
@@ -104,7 +103,6 @@ def coupling(parameters: Mapping[str, Any], removed: np.ndarray) -> Coupling:
                 motor[row, columns] = index([cells[k] for k in pair])
     return Coupling(
         neurons,
-        np.array(sides, dtype=np.uint64),
         np.array(units, dtype=np.uint64) + np.array(sides, dtype=np.uint64)[:, None] * np.uint64(UNITS),
         np.array(weights),
         opening=felt * p["g_s"],

@@ -65,10 +65,9 @@ def test_kalman_equals_the_joint_gaussian(missing):
     # Covariance of all x_t from the recursion written out: x = sum of transitions of independent shocks.
     transition = np.eye(4) + model.weights
     power = [np.linalg.matrix_power(transition, k) for k in range(13)]
-    shocks = lambda t: [power[t]] + [0.3 * power[t - k] for k in range(1, t + 1)]  # noqa: E731
     root = np.zeros((5 * 4, 13 * 4))
     for row, t in enumerate(times):
-        for column, block in enumerate(shocks(t)):
+        for column, block in enumerate([power[t]] + [0.3 * power[t - k] for k in range(1, t + 1)]):
             root[4 * row : 4 * row + 4, 4 * column : 4 * column + 4] = block
     joint = root @ root.T
     exact = model.kalman(y, times)
