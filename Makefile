@@ -27,10 +27,11 @@ lab: $(READY)  ## open the notebooks in JupyterLab
 bench: $(READY)  ## measure the speed
 	$(BIN)/vpc bench body
 	$(BIN)/vpc bench worm
+	$(BIN)/vpc bench smc
 
 lock: $(READY)  ## bring requirements.lock up to date with pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra notebooks --extra cluster --extra data --extra dev --universal \
+	$(BIN)/uv pip compile pyproject.toml --extra notebooks --extra cluster --extra data --extra dev --group oracles --universal \
 		--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --upgrade --quiet -o requirements.lock
 
 clean:  ## remove .venv and everything made
@@ -45,5 +46,5 @@ $(READY): requirements.lock pyproject.toml
 		echo "uv cannot be had; pip takes a few minutes"; \
 		install="$(BIN)/python -m pip install --disable-pip-version-check"; \
 	fi; \
-	$$install --quiet --require-hashes -r requirements.lock && $$install --quiet --no-deps -e .
+	$$install --quiet --no-deps --require-hashes -r requirements.lock && $$install --quiet --no-deps -e .
 	@touch $@

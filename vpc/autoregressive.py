@@ -9,17 +9,24 @@ with NaN where nothing was seen. The constants are those of Warrington, Spencer 
 forget everything in one step, the second is singular at x = -1.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+from numba import prange
 
 from wormsim import check
-from wormsim.kernel import LANES, aligned, kernel
+from wormsim.kernel import LANES, aligned, kernel, one_at_a_time
 
+from .neurons import sparse_rows, sum_up
 from .noise import PROCESS, gaussians
+from .resampling import systematic
 
 __all__ = ["Autoregressive", "Kalman", "LinearGaussian", "random_weights"]
+
+PER_THREAD = 256  # particles: with fewer, a second thread costs more than it brings
 
 
 def random_weights(seed: int, species: int = 30, filled: float = 0.1, mean: float = 0.0185) -> np.ndarray:
@@ -33,33 +40,57 @@ def random_weights(seed: int, species: int = 30, filled: float = 0.1, mean: floa
 
 
 @kernel
-def _advance(x, rows, columns, values, scale, first, last, key):
-    """Advance particles (n, species) in place by some steps, in blocks of lanes."""
+def _share(share, shares, x, start, where, weight, key):
+    """Advance some blocks of lanes of particles (n, species) in place: x becomes (matrix) (x, noise)."""
     n, species = x.shape
-    now, new = aligned(species * LANES).reshape(-1, LANES), aligned(species * LANES).reshape(-1, LANES)
-    noise = aligned(4 * -(-species // 4) * LANES)
+    rows = aligned((species + 4 * -(-species // 4)) * LANES).reshape(-1, LANES)
+    noise = rows[species:].reshape(-1)
+    new, zero = aligned(species * LANES).reshape(-1, LANES), np.zeros(species)
     slots = np.empty(LANES, np.uint64)
-    for begin in range(0, n, LANES):
+    for begin in range(share * LANES, n, shares * LANES):
         here = min(LANES, n - begin)
         for i in range(LANES):
             slots[i] = begin + i
             for k in range(species):
-                now[k, i] = x[begin + min(i, here - 1), k]
-        for step in range(first, last):
-            gaussians(noise, slots, step, PROCESS, key)
-            z = noise.reshape(-1, LANES)
-            for k in range(species):
-                a, b, c = now[k], z[k], new[k]
-                for i in range(LANES):
-                    c[i] = a[i] + scale * b[i]
-            for entry in range(len(values)):
-                a, c, w = now[columns[entry]], new[rows[entry]], values[entry]
-                for i in range(LANES):
-                    c[i] += w * a[i]
-            now, new = new, now
+                rows[k, i] = x[begin + min(i, here - 1), k]
+        gaussians(noise, slots, 0, PROCESS, key)
+        sum_up(start, where, weight, zero, rows, new)
         for i in range(here):
             for k in range(species):
-                x[begin + i, k] = now[k, i]
+                x[begin + i, k] = new[k, i]
+
+
+@kernel
+def _run(x, start, where, weight, key):
+    _share(0, 1, x, start, where, weight, key)
+
+
+@kernel(parallel=True)
+def _run_parallel(threads, x, start, where, weight, key):
+    for share in prange(threads):
+        _share(share, threads, x, start, where, weight, key)
+
+
+@kernel
+def _hill(x, F, K, d):
+    return F * x / (K + np.abs(x)) + d
+
+
+@kernel
+def _log_density(y, mean, sd):
+    """Of independent Gaussians (particle, species) at y, where y is not NaN."""
+    n, species = mean.shape
+    seen = 0
+    out = np.zeros(n)
+    for k in range(species):
+        seen += not np.isnan(y[k])
+    for p in range(n):
+        total = 0.0
+        for k in range(species):
+            error = y[k] - mean[p, k]
+            total += 0.0 if np.isnan(y[k]) else error * error
+        out[p] = -0.5 * total / sd**2 - seen * np.log(np.sqrt(2 * np.pi) * sd)
+    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +110,11 @@ class Autoregressive:
         for name in ("process_noise", "observation_noise"):
             check.number(name, getattr(self, name), "a positive number", lambda x: x > 0)
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What makes this model this model."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
     def initial(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Particles at time 0."""
         return rng.standard_normal((n, len(self.weights)))
@@ -88,22 +124,91 @@ class Autoregressive:
         return self.advance(rng, x, t, t + 1)
 
     def advance(self, rng: np.random.Generator, x: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Particles at a later time, all steps in one compiled call."""
+        """Particles at a later time, all steps at once: what they do to a particle is linear, and their noise adds up."""
         x = np.array(x, dtype=float, order="C")
-        rows, columns = np.nonzero(self.weights)
-        words = rng.integers(0, 2**32, 2, dtype=np.uint64)
-        _advance(x, rows, columns, self.weights[rows, columns], self.process_noise, first, last, words)
+        arguments = (x, *self._compiled(last - first), rng.bit_generator.random_raw(2))
+        threads = min(numba.get_num_threads(), len(x) // PER_THREAD)
+        if threads <= 1:
+            _run(*arguments)
+        else:
+            with one_at_a_time:
+                _run_parallel(threads, *arguments)
         return x
+
+    def _compiled(self, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The matrix that some steps apply to a particle and to standard Gaussians, for the kernel."""
+        if steps not in self._jumps:
+            jump, noise = self._jump(steps)
+            matrix = np.hstack([jump, np.linalg.cholesky(noise)])
+            self._jumps[steps] = sparse_rows(matrix, np.arange(matrix.shape[1]))
+        return self._jumps[steps]
+
+    @cached_property
+    def _jumps(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return {}
+
+    def propose(
+        self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, first: int, last: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Particles at a later time, drawn from the model, but for those of time 0: they are drawn with y in view.
+
+        Each species is drawn by itself, from a Gaussian where y puts it, or one time in ten from its prior; weighted, resampled
+        and shuffled: in all dimensions at once, no draw would fit. The product of the species' mean weights is an unbiased
+        estimate of p(y), and the new particles are draws given y. So their weights, times their likelihood, are that estimate.
+        """
+        if last > first:
+            return self.advance(rng, x, first, last), np.zeros(len(x))
+        place, slope = self._invert(np.where(np.isnan(self._checked(y)), self.d, y))
+        information = np.where(np.isnan(y), 0, np.square(slope / self.observation_noise))
+        sd = 1 / np.sqrt(1 + information)
+        near = place * information * sd**2 + sd * rng.standard_normal(x.shape)
+        draws = np.where(rng.random(x.shape) < 0.1, x, near)
+        prior, seen = np.exp(-0.5 * draws**2), np.exp(-0.5 * np.square((draws - place * information * sd**2) / sd)) / sd
+        weight = prior / (0.1 * prior + 0.9 * seen)
+        fits = -0.5 * np.square((y - self.observe(draws)) / self.observation_noise)
+        weight *= np.where(np.isnan(y), 1, np.exp(fits) / (np.sqrt(2 * np.pi) * self.observation_noise))
+        new = np.empty_like(x)
+        for k in range(x.shape[1]):
+            total = weight[:, k].sum()
+            chosen = systematic(rng, weight[:, k] / total, len(x)) if total > 0 else np.arange(len(x))
+            new[:, k] = draws[rng.permutation(chosen), k]
+        with np.errstate(divide="ignore"):
+            estimate = np.log(weight.mean(axis=0)).sum()
+        return new, estimate - self.log_likelihood(y, new, first) if estimate > -np.inf else np.full(len(x), -np.inf)
+
+    def log_transition(self, x: np.ndarray, new: np.ndarray, first: int, last: int) -> np.ndarray:
+        """log p(new at last | x at first) of each particle x, for one state `new`."""
+        jump, noise = self._jump(last - first)
+        root = np.linalg.cholesky(noise)
+        error = np.linalg.solve(root, (new - x @ jump.T).T)
+        return -0.5 * np.square(error).sum(axis=0) - np.log(np.sqrt(2 * np.pi) * np.diag(root)).sum()
+
+    def _jump(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """The matrix that some steps apply to a state, and the covariance of the noise that they add."""
+        transition = np.eye(len(self.weights)) + self.weights
+        jump, noise = np.eye(len(transition)), np.zeros_like(transition)
+        for _ in range(steps):
+            jump, noise = transition @ jump, transition @ noise @ transition.T + self.process_noise**2 * np.eye(len(jump))
+        return jump, noise
 
     def observe(self, x: np.ndarray) -> np.ndarray:
         """What would be seen of particles, without noise."""
-        return self.F * x / (self.K + np.abs(x)) + self.d
+        return _hill(x, self.F, self.K, self.d)
+
+    def _invert(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The state that would be seen as y, or nearly so, and the slope of `observe` there."""
+        share = np.clip((y - self.d) / self.F, -0.95, 0.95)
+        x = self.K * share / (1 - np.abs(share))
+        return x, self.F * self.K / np.square(self.K + np.abs(x))
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray, t: int) -> np.ndarray:
         """log p(y | x) of each particle; what is NaN in y does not count."""
-        seen = ~np.isnan(y)
-        error = (y[seen] - self.observe(x)[:, seen]) / self.observation_noise
-        return -0.5 * np.square(error).sum(axis=1) - seen.sum() * np.log(np.sqrt(2 * np.pi) * self.observation_noise)
+        return _log_density(self._checked(y), self.observe(x), self.observation_noise)
+
+    def _checked(self, y: np.ndarray) -> np.ndarray:
+        if np.shape(y) != (len(self.weights),):
+            raise ValueError(f"observations must have {len(self.weights)} species in each frame, got shape {np.shape(y)}")
+        return y
 
     def simulate(self, seed: int, steps: int = 200, every: int = 10) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A true path (steps + 1, species), the steps at which it is observed, and the observations (frame, species)."""
@@ -134,16 +239,16 @@ class LinearGaussian(Autoregressive):
         """What would be seen of particles, without noise."""
         return x
 
+    def _invert(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return y, np.ones_like(y)
+
     def kalman(self, observations: np.ndarray, times: np.ndarray) -> Kalman:
         """Filter and smoother (Rauch, Tung & Striebel 1965) for observations (frame, species), NaN where there is none."""
         size = len(self.weights)
         mean, covariance, now, log_evidence = np.zeros(size), np.eye(size), 0, 0.0
-        transition = np.eye(size) + self.weights
         predicted, filtered, jumps = [], [], []
         for y, t in zip(observations, times, strict=True):
-            jump, noise = np.eye(size), np.zeros((size, size))
-            for _ in range(now, t):
-                jump, noise = transition @ jump, transition @ noise @ transition.T + self.process_noise**2 * np.eye(size)
+            jump, noise = self._jump(t - now)
             mean, covariance, now = jump @ mean, jump @ covariance @ jump.T + noise, int(t)
             predicted.append((mean, covariance))
             jumps.append(jump)

@@ -186,6 +186,102 @@ def worm(progress: bool = True) -> dict[str, Any]:
     return result
 
 
+def smc(progress: bool = True, sweeps: int = 100) -> dict[str, Any]:
+    """Measure bootstrap sweeps of the AR model, 200 particles x 200 steps, beside `particles` on one thread.
+
+    The independent noise of the 30 species can be written in two ways there: as 30 normal distributions, word for word, or as
+    one multivariate normal, which BLAS draws at once.
+    """
+    try:
+        import particles
+        from particles import distributions, state_space_models
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise ValueError("vpc bench smc needs the package `particles`, which `make setup` installs") from error
+
+    from .autoregressive import Autoregressive
+    from .smc import SMC
+
+    class Bootstrap(Autoregressive):
+        propose = None  # type: ignore[assignment]
+
+    class StepByStep(Bootstrap):
+        advance = None  # type: ignore[assignment]
+
+        def step(self, rng: np.random.Generator, x: np.ndarray, t: int) -> np.ndarray:
+            return Autoregressive.advance(self, rng, x, t, t + 1)
+
+    model, species, count = Bootstrap(), 30, 200
+    _, times, y = model.simulate(0)
+    transition = np.eye(species) + model.weights
+    data = [y[t // 10] if t % 10 == 0 else None for t in range(201)]
+
+    class Unobserved(distributions.ProbDist):
+        def logpdf(self, x: object) -> np.ndarray:
+            return np.zeros(count)
+
+    def independent(mean: np.ndarray, sd: float) -> Any:
+        return distributions.IndepProd(*(distributions.Normal(mean[..., k], sd) for k in range(species)))
+
+    def multivariate(mean: np.ndarray, sd: float) -> Any:
+        return distributions.MvNormal(mean, sd, np.eye(species))
+
+    def theirs(normal: Callable[[np.ndarray, float], Any]) -> Callable[[], Any]:
+        class Model(state_space_models.StateSpaceModel):
+            def PX0(self) -> Any:
+                return normal(np.zeros(species), 1.0)
+
+            def PX(self, t: int, xp: np.ndarray) -> Any:
+                return normal(xp @ transition.T, model.process_noise)
+
+            def PY(self, t: int, xp: np.ndarray, x: np.ndarray) -> Any:
+                return Unobserved() if data[t] is None else normal(model.observe(x), model.observation_noise)
+
+        feynman_kac = state_space_models.Bootstrap(Model(), data)
+        return lambda: particles.SMC(feynman_kac, N=count, resampling="systematic", ESSrmin=0.5).run()
+
+    bar = tqdm(total=4, desc="measuring", disable=None if progress else True)
+    result: dict[str, Any] = {"particles": count, "steps": 200, "species": species}
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            for name, run, repeats in (
+                ("ours_ms", lambda: SMC(model, y, times, count).run(), sweeps),
+                ("ours_by_steps_ms", lambda: SMC(StepByStep(), y, times, count).run(), sweeps),
+                ("theirs_independent_ms", theirs(independent), sweeps // 10),
+                ("theirs_multivariate_ms", theirs(multivariate), sweeps // 4),
+            ):
+                run()
+                result[name] = 1e3 * _quickest(run, repeats)
+                bar.update()
+    finally:
+        numba.set_num_threads(threads)
+    bar.close()
+    result["sweeps_per_second"] = 1e3 / result["ours_ms"]
+    for way in ("independent", "multivariate"):
+        result[f"times_faster_than_{way}"] = result[f"theirs_{way}_ms"] / result["ours_ms"]
+    return result
+
+
+def smc_table(result: dict[str, Any]) -> str:
+    """The result of `smc` for reading."""
+    return "\n".join(
+        [
+            f"One bootstrap sweep of the AR model: {result['species']} species, {result['particles']} particles, "
+            f"{result['steps']} steps, one thread.",
+            f"  vpc, ten steps at once                     {result['ours_ms']:7.2f} ms   "
+            f"{result['sweeps_per_second']:.0f} sweeps/s",
+            f"  vpc, step by step                          {result['ours_by_steps_ms']:7.2f} ms",
+            *(
+                f"  particles, {label:30s}  {result[f'theirs_{way}_ms']:7.2f} ms   "
+                f"{result[f'times_faster_than_{way}']:.1f} times slower"
+                for way, label in (("independent", "30 normals"), ("multivariate", "one multivariate normal (BLAS)"))
+            ),
+        ]
+    )
+
+
 def worm_table(result: dict[str, Any]) -> str:
     """The result of `worm` for reading."""
     one, many = result["noisy_us"], result["noisy_us_threads"]

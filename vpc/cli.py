@@ -71,13 +71,14 @@ def _simulate(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     from . import bench
 
-    if options.what == "body":
-        result = bench.body(progress=not options.json)
-        text = bench.body_table(result)
-    else:
-        result = bench.worm(progress=not options.json)
-        text = bench.worm_table(result)
-    print(_json(result) if options.json else text)
+    parts: dict[str, tuple[Any, Any]] = {
+        "body": (bench.body, bench.body_table),
+        "worm": (bench.worm, bench.worm_table),
+        "smc": (bench.smc, bench.smc_table),
+    }
+    measure, table = parts[options.what]
+    result = measure(progress=not options.json)
+    print(_json(result) if options.json else table(result))
     return 0
 
 
@@ -120,7 +121,11 @@ def parser() -> argparse.ArgumentParser:
     simulate.set_defaults(run=_simulate)
 
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
-    bench.add_argument("what", choices=["body", "worm"], help="body: the mechanics; worm: the closed loop with its nerves")
+    bench.add_argument(
+        "what",
+        choices=["body", "worm", "smc"],
+        help="body: the mechanics; worm: the closed loop with its nerves; smc: particle filters beside the package `particles`",
+    )
     bench.set_defaults(run=_bench)
 
     for command in (demo, simulate, bench):

@@ -1,7 +1,11 @@
 """What a filter needs to know of a model: three functions over particles, which lie along axis 0 of an array.
 
-A model may offer more: a fused `advance(rng, x, first, last)` over several steps. It is found if it is there; `capability` says
-so, or gives an error that names what is missing.
+A model may offer more. What it has is found, not asked for; what something needs and the model has not is named in an error.
+
+- `advance(rng, x, first, last)`: several steps in one call
+- `propose(rng, x, y, first, last)`: the same with y in view, and the log of p / q for each particle, where q is the density it
+  drew from and p the model's. At the first frame, x was drawn by `initial`, and p is the density of that
+- `log_transition(x, new, first, last)`: log p(new at last | x at first), for each particle of x and one state `new`
 """
 
 from collections.abc import Callable
@@ -29,5 +33,8 @@ def capability(model: Any, name: str, needed_for: str = "") -> Callable | None:
     """A method that a model may have; None if it has not, or an error if something needs it."""
     method = getattr(model, name, None)
     if method is None and needed_for:
-        raise TypeError(f"{needed_for} needs a model with a method `{name}`, and {type(model).__name__} has none")
+        why = getattr(model, f"no_{name}", "")  # a model that cannot have it may say why
+        raise TypeError(
+            f"{needed_for} needs a model with a method `{name}`, and {type(model).__name__} has none{': ' * bool(why)}{why}"
+        )
     return method

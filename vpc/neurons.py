@@ -96,13 +96,17 @@ def fluorescence(calcium: np.ndarray, parameters: Mapping[str, Value]) -> np.nda
     return of(parameters, "F") * calcium / (calcium + of(parameters, "Kd")) + of(parameters, "D")
 
 
-def _rows(*matrices: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Entries that are not 0, neuron by neuron, of matrices that act on some part of the work: start, where, weight."""
-    matrix = np.hstack([matrix for matrix, _ in matrices])
-    places = np.concatenate([part // LANES + np.arange(N) for _, part in matrices])
+def sparse_rows(matrix: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The entries of a matrix that are not 0, row by row, for `sum_up`: start, where (the places of its columns), weight."""
     start = np.concatenate([[0], np.count_nonzero(matrix, axis=1).cumsum()])
     rows, columns = np.nonzero(matrix)
     return start.astype(np.uint64), places[columns].astype(np.uint64), matrix[rows, columns]  # unsigned numbers index faster
+
+
+def _rows(*matrices: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Entries of matrices that act on some part of the work, side by side."""
+    places = np.concatenate([part // LANES + np.arange(N) for _, part in matrices])
+    return sparse_rows(np.hstack([matrix for matrix, _ in matrices]), places)
 
 
 def circuit(connectome: Connectome, parameters: Mapping[str, Value], removed: np.ndarray, middle: np.ndarray) -> Circuit:
@@ -146,7 +150,7 @@ def sum_up(start, where, weight, constant, rows, out):
 
     The 16 sums have names, because LLVM keeps them in registers then.
     """
-    for n in range(N):
+    for n in range(len(constant)):
         for p in range(0, LANES, 16):
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = a13 = a14 = a15 = constant[n]
             for entry in range(start[n], start[n + 1]):

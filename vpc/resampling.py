@@ -15,28 +15,47 @@ import numpy as np
 
 from wormsim.kernel import kernel
 
-__all__ = ["SCHEMES", "effective_sample_size", "multinomial", "normalised", "residual", "stratified", "systematic"]
+__all__ = [
+    "SCHEMES",
+    "adaptive",
+    "effective_sample_size",
+    "multinomial",
+    "residual",
+    "reweighted",
+    "stratified",
+    "systematic",
+]
 
 
-def normalised(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights that sum to 1, and the log of the sum that they had; if all are 0 (-inf), equal weights and -inf.
+@kernel
+def reweighted(weights, log_factors):
+    """Weights times exp(log_factors), made to sum to 1 again, and the log of the sum that they had.
 
-    A weight of NaN, or one of +inf, is no weight: an error names the particle.
+    If all are 0, the weights stay as they were and the log is -inf; if a factor is NaN or +inf, so is the log.
     """
-    highest = log_weights.max()
-    if not highest < np.inf:  # NaN or +inf
-        which = int(np.argmax(~(log_weights < np.inf)))
-        raise ValueError(f"log weight of particle {which} is {log_weights[which]}; weights must be below +inf and numbers")
+    n = len(weights)
+    logs, highest = np.empty(n), -np.inf
+    for i in range(n):
+        logs[i] = np.log(weights[i]) + log_factors[i] if weights[i] > 0.0 else -np.inf
+        if not log_factors[i] < np.inf:
+            return weights, log_factors[i]
+        highest = max(highest, logs[i])
     if highest == -np.inf:
-        return np.full(len(log_weights), 1 / len(log_weights)), -np.inf
-    weights = np.exp(log_weights - highest)
-    total = weights.sum()
-    return weights / total, float(highest + np.log(total))
+        return weights, -np.inf
+    total = 0.0
+    for i in range(n):
+        logs[i] = np.exp(logs[i] - highest)
+        total += logs[i]
+    return logs / total, highest + np.log(total)
 
 
-def effective_sample_size(weights: np.ndarray) -> float:
+@kernel
+def effective_sample_size(weights):
     """1 / sum w^2, of weights that sum to 1: from 1 (one particle has it all) to n (all alike)."""
-    return float(1 / np.square(weights).sum())
+    total = 0.0
+    for weight in weights:
+        total += weight * weight
+    return min(1 / total, 1.0 * len(weights))
 
 
 @kernel
@@ -86,3 +105,17 @@ def systematic(rng: np.random.Generator, weights: np.ndarray, n: int) -> np.ndar
 
 Scheme = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
 SCHEMES: dict[str, Scheme] = {scheme.__name__: scheme for scheme in (multinomial, residual, stratified, systematic)}
+Policy = Callable[[np.random.Generator, np.ndarray], np.ndarray | None]
+
+
+def adaptive(scheme: Scheme, threshold: float = 0.5) -> Policy:
+    """A scheme that draws only when the effective sample size is below a share of the particles, and gives None otherwise.
+
+    A threshold of 0 never resamples, 1 always.
+    """
+
+    def policy(rng: np.random.Generator, weights: np.ndarray) -> np.ndarray | None:
+        n = len(weights)
+        return scheme(rng, weights, n) if threshold == 1 or effective_sample_size(weights) < threshold * n else None
+
+    return policy

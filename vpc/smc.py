@@ -8,22 +8,33 @@ exponential is unbiased, for every scheme and policy.
     for frame in filter:
         frame.ess, frame.log_evidence, filter.x, filter.weights     # look inside, stop, copy, go on
 
-All randomness of frame k comes from a generator seeded by (seed, k), so a filter that is copied or saved goes on as if nothing
-had happened.
+All randomness of frame k comes from a generator with the key (seed, k), so a filter that is copied, or saved and restored, goes
+on as if nothing had happened.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import xarray as xr
+from tqdm.auto import tqdm
 
 from wormsim import check
 
 from .connectome import nearest
 from .model import StateSpaceModel, capability
-from .resampling import SCHEMES, effective_sample_size, normalised
+from .resampling import SCHEMES, adaptive, effective_sample_size, reweighted
+from .store import open_dataset, save_dataset
+from .summaries import Summary
 
-__all__ = ["SMC", "Frame", "weighted_mean", "weighted_sd"]
+__all__ = ["SMC", "Frame"]
+
+SECONDS_PER_CHECKPOINT = 30.0
 
 
 class Frame(NamedTuple):
@@ -38,28 +49,13 @@ class Frame(NamedTuple):
     failed: float  # share of particles with weight 0
 
 
-def weighted_mean(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Mean over particles; those without weight do not count, whatever they are."""
-    used = weights > 0
-    return np.tensordot(weights[used], x[used], axes=1)
-
-
-def weighted_sd(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Standard deviation over particles."""
-    used = weights > 0
-    return np.sqrt(np.tensordot(weights[used], np.square(x[used] - weighted_mean(weights, x)), axes=1))
-
-
-Summary = Callable[[np.ndarray, np.ndarray], Any]
-
-
 class SMC(Iterator[Frame]):
     """A particle filter.
 
     Parameters
     ----------
     model
-        With `initial`, `step` and `log_likelihood`, and perhaps a fused `advance`.
+        With `initial`, `step` and `log_likelihood`; a fused `advance` and a `propose` are used if it has them.
     observations
         (frame, ...), with NaN for what was not seen; a frame of nothing but NaN is a prediction.
     times
@@ -74,6 +70,8 @@ class SMC(Iterator[Frame]):
         Resample when the effective sample size is below this share of the particles: 0 never does, 1 always.
     collect
         Functions of (weights, particles) by name, called at each frame; `collected` holds their values.
+
+    When all particles have weight 0, the evidence is -inf, `failure` says where, and the filter ends.
     """
 
     def __init__(
@@ -97,16 +95,17 @@ class SMC(Iterator[Frame]):
         if resampling not in SCHEMES:
             known, guess = ", ".join(SCHEMES), nearest(str(resampling), SCHEMES)
             raise ValueError(f"resampling must be one of {known}, got {resampling!r}; did you mean {guess!r}?")
-        self.resampling = resampling
         self.threshold = check.number("threshold", threshold, "from 0 (never) to 1 (always)", lambda x: 0 <= x <= 1)
+        self.resampling, self._resample = resampling, adaptive(SCHEMES[resampling], self.threshold)
         self.collect = dict(collect or {})
 
         self.index = 0  # of the next frame
         self.x: np.ndarray = np.empty(0)
         self.weights = np.full(self.particles, 1 / self.particles)
-        self.ancestors = np.arange(self.particles)
+        self.ancestors: np.ndarray | None = None  # of each particle in the frame before; None if each is its own
         self.log_evidence = 0.0
         self.failure = ""  # why the evidence is -inf, if it is
+        self.seconds = 0.0  # that it took so far
         self.frames: list[Frame] = []
         self.collected: dict[str, list] = {name: [] for name in self.collect}
 
@@ -114,60 +113,130 @@ class SMC(Iterator[Frame]):
         if self.index == len(self.times) or self.failure:
             raise StopIteration
         k, t, y = self.index, int(self.times[self.index]), self.observations[self.index]
-        rng = np.random.default_rng([self.seed, k])
+        rng, begin = np.random.Generator(np.random.Philox(key=[self.seed, k])), time.perf_counter()
 
         # Resample.
-        ess = effective_sample_size(self.weights)
-        resampled = k > 0 and (ess < self.threshold * self.particles or self.threshold == 1)
-        self.ancestors = np.arange(self.particles)
-        if resampled:
-            self.ancestors = SCHEMES[self.resampling](rng, self.weights, self.particles)
-            self.x, self.weights = self.x[self.ancestors], np.full(self.particles, 1 / self.particles)
+        x, weights, self.ancestors = self.x, self.weights, self._resample(rng, self.weights) if k > 0 else None
+        if self.ancestors is not None:
+            x, weights = x.take(self.ancestors, axis=0), np.full(self.particles, 1 / self.particles)
 
         # Move.
+        before = int(self.times[k - 1]) if k > 0 else 0
         if k == 0:
-            self.x = self._checked(self.model.initial(rng, self.particles), "initial", (self.particles,))
-        start = 0 if k == 0 else int(self.times[k - 1])
-        advance = capability(self.model, "advance")
-        if advance is not None and t > start:
-            self.x = self._checked(advance(rng, self.x, start, t), "advance", self.x.shape)
-        else:
-            for step in range(start, t):
-                self.x = self._checked(self.model.step(rng, self.x, step), "step", self.x.shape)
+            x = self._checked(self.model.initial(rng, self.particles), "initial", (self.particles,))
+        x, log_ratio, method = self._move(rng, x, y, before, t)
 
         # Weight.
-        log_likelihood = self._checked(self.model.log_likelihood(y, self.x, t), "log_likelihood", (self.particles,))
-        if not (log_likelihood < np.inf).all():
-            which = int(np.argmax(~(log_likelihood < np.inf)))
-            value = log_likelihood[which]
-            raise ValueError(f"log_likelihood of the model is {value} for particle {which} at frame {k} (step {t})")
-        with np.errstate(divide="ignore"):
-            self.weights, increment = normalised(np.log(self.weights) + log_likelihood)
+        log_likelihood = self._checked(self.model.log_likelihood(y, x, t), "log_likelihood", (self.particles,))
+        log_factors = log_likelihood + log_ratio
+        new_weights, increment = reweighted(weights, log_factors)
+        if np.isnan(x.sum()) or not increment < np.inf:
+            self._diagnose(x, method, log_likelihood, log_factors)
+        self.x, self.weights, self.index = x, new_weights, k + 1
         self.log_evidence += increment
         if increment == -np.inf:
             self.failure = f"all particles have weight 0 at frame {k} (step {t})"
-        self.index += 1
 
-        alive = 0.0 if self.failure else float((self.weights > 0).mean())
-        offspring = len(np.unique(self.ancestors))
-        frame = Frame(k, t, effective_sample_size(self.weights), self.log_evidence, resampled, offspring, 1 - alive)
+        failed = 1.0 if self.failure else 1 - np.count_nonzero(self.weights) / self.particles
+        resampled, offspring = False, self.particles
+        if self.ancestors is not None:
+            resampled, offspring = True, 1 + int(np.count_nonzero(self.ancestors[1:] > self.ancestors[:-1]))  # they are sorted
+        frame = Frame(k, t, effective_sample_size(self.weights), self.log_evidence, resampled, offspring, failed)
         self.frames.append(frame)
         for name, summary in self.collect.items():
-            self.collected[name].append(summary(self.weights, self.x))
+            self.collected[name].append(summary(self.weights, x))
+        self.seconds += time.perf_counter() - begin
         return frame
 
-    def run(self) -> Self:
-        """Go through all frames that are left."""
-        for _ in self:
-            pass
+    def _move(
+        self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, first: int, last: int
+    ) -> tuple[np.ndarray, np.ndarray | float, str]:
+        """Particles at a later step, log p / q of each (0 for moves drawn from the model), and the method that gave them."""
+        if (propose := capability(self.model, "propose")) is not None:
+            new, log_ratio = propose(rng, x, y, first, last)
+            return self._checked(new, "propose", x.shape), self._checked(log_ratio, "propose", (self.particles,)), "propose"
+        if last == first:
+            return x, 0.0, "initial"
+        if (advance := capability(self.model, "advance")) is not None:
+            return self._checked(advance(rng, x, first, last), "advance", x.shape), 0.0, "advance"
+        for step in range(first, last):
+            x = self._checked(self.model.step(rng, x, step), "step", x.shape)
+        return x, 0.0, "step"
+
+    def run(self, progress: bool = False, checkpoint: str | Path | None = None) -> Self:
+        """Go through all frames that are left.
+
+        `progress` shows a bar with the effective sample size and the evidence. `checkpoint` names a zarr folder: a run that was
+        interrupted goes on from there, and it is written twice a minute and at the end.
+        """
+        if checkpoint is not None and Path(checkpoint).exists():
+            self.restore(checkpoint)
+        silent = None if progress else True  # None: where there is no terminal and no notebook
+        saved = time.monotonic()
+        with tqdm(total=len(self.times), initial=self.index, desc="filtering", unit="frame", disable=silent) as bar:
+            for frame in self:
+                if not bar.disable:
+                    bar.set_postfix(ESS=f"{frame.ess:.0f}", evidence=f"{frame.log_evidence:.1f}", refresh=False)
+                    bar.update()
+                if checkpoint is not None and time.monotonic() - saved > SECONDS_PER_CHECKPOINT:
+                    self.save(checkpoint)
+                    saved = time.monotonic()
+        if checkpoint is not None:
+            self.save(checkpoint)
         return self
 
     def copy(self) -> "SMC":
         """Another filter in the same state, which can go its own way."""
         other = object.__new__(SMC)
-        other.__dict__ = self.__dict__ | {"frames": list(self.frames), "x": self.x.copy()}
+        other.__dict__ = self.__dict__ | {"frames": list(self.frames)}
         other.collected = {name: list(values) for name, values in self.collected.items()}
         return other
+
+    def to_dataset(self) -> xr.Dataset:
+        """What is known of each frame so far, and what was collected."""
+        columns = {name: np.array([getattr(frame, name) for frame in self.frames]) for name in Frame._fields[1:]}
+        data: dict[str, Any] = {name: ("frame", values) for name, values in columns.items()}
+        for name, values in self.collected.items():
+            stacked = np.array(values)
+            data[name] = (["frame", *(f"{name}_dim_{axis}" for axis in range(stacked.ndim - 1))], stacked)
+        attributes = self._identity() | {"version": version("virtual-patch-clamp"), "seconds": self.seconds}
+        return xr.Dataset(data, {"frame": np.arange(len(self.frames))}, attributes | {"log_evidence": self.log_evidence})
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything that `restore` needs to go on, atomically."""
+        dataset = self.to_dataset().assign(
+            particle=(["particle", *(f"axis_{axis}" for axis in range(self.x.ndim - 1))], self.x),
+            weight=("particle", self.weights),
+        )
+        return save_dataset(dataset.assign_attrs(failure=self.failure), path)
+
+    def restore(self, path: str | Path) -> Self:
+        """Put this filter into the state that another one, of the same model, observations and settings, had saved."""
+        saved = open_dataset(path).load()
+        for name, value in self._identity().items():
+            if saved.attrs.get(name) != value:
+                raise ValueError(f"{path} was saved by another filter: its {name} is {saved.attrs.get(name)!r}, here {value!r}")
+        columns = [saved["frame"].values, *(saved[name].values for name in Frame._fields[1:])]
+        self.frames = [Frame(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        self.collected = {name: list(saved[name].values) for name in self.collect}
+        self.x, self.weights, self.index = saved["particle"].values, saved["weight"].values, len(self.frames)
+        self.log_evidence = self.frames[-1].log_evidence if self.frames else 0.0
+        self.failure, self.seconds = saved.attrs["failure"], saved.attrs["seconds"]
+        return self
+
+    def _identity(self) -> dict[str, Any]:
+        """What two filters must share for one to go on where the other stopped."""
+        data = hashlib.sha256(self.observations.tobytes() + self.times.tobytes()).hexdigest()[:16]
+        return {
+            "model": type(self.model).__name__,
+            "parameters": json.dumps(getattr(self.model, "parameters", {}), default=np.ndarray.tolist),
+            "observations": data,
+            "particles": self.particles,
+            "seed": self.seed,
+            "resampling": self.resampling,
+            "threshold": self.threshold,
+            "collect": ",".join(self.collect),
+        }
 
     def _checked(self, value: Any, method: str, shape: tuple[int, ...]) -> np.ndarray:
         """What a method of the model gave, if it has the right shape."""
@@ -178,6 +247,17 @@ class SMC(Iterator[Frame]):
                 f"`{method}` of the model must give an array of shape {shape}, got {result.shape}, at frame {k} (step {t})"
             )
         return result
+
+    def _diagnose(self, x: np.ndarray, method: str, log_likelihood: np.ndarray, log_factors: np.ndarray) -> None:
+        """Refuse particles that are NaN but not marked as failed by -inf, and likelihoods that are NaN or +inf."""
+        where = f"at frame {self.index} (step {self.times[self.index]})"
+        lost = np.isnan(x).reshape(len(x), -1).any(axis=1) & ~(log_likelihood == -np.inf)
+        if lost.any():
+            raise ValueError(f"`{method}` of the model gave NaN for particle {np.argmax(lost)} {where}")
+        if not (log_factors < np.inf).all():
+            which = np.argmax(~(log_factors < np.inf))
+            name = "propose" if log_likelihood[which] < np.inf else "log_likelihood"
+            raise ValueError(f"`{name}` of the model makes a log weight of {log_factors[which]} for particle {which} {where}")
 
 
 def _check_times(times: Sequence[int] | np.ndarray | None, frames: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Results on disk: an xarray Dataset as a zarr folder, which is there whole or not at all."""
+"""Results on disk: an xarray Dataset as a zarr folder, which is there whole or not at all; and as ArviZ wants them."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xarray as xr
 
-__all__ = ["check_path", "open_dataset", "save_dataset"]
+__all__ = ["arviz_view", "check_path", "open_dataset", "save_dataset"]
 
 
 MARK = "written_by"  # an attribute on disk, so that other programs' files are never replaced
@@ -53,6 +53,18 @@ def open_dataset(path: str | Path) -> xr.Dataset:
     dataset = xr.open_zarr(path, consolidated=False, chunks=None)
     del dataset.attrs[MARK]
     return dataset
+
+
+def arviz_view(draws: xr.Dataset, **groups: xr.Dataset) -> xr.DataTree:
+    """Draws from a posterior, along a dimension `draw`, as the tree of groups that ArviZ reads, with other groups beside it.
+
+    ArviZ 1 takes the tree as it is; before, `arviz.from_datatree(tree)` makes its InferenceData.
+    """
+    if "draw" not in draws.dims:
+        raise ValueError(f"draws must have a dimension 'draw', got {', '.join(map(str, draws.dims)) or 'none'}")
+    posterior = draws if "chain" in draws.dims else draws.expand_dims("chain")
+    chains = posterior.assign_coords(chain=range(posterior.sizes["chain"]), draw=range(posterior.sizes["draw"]))
+    return xr.DataTree.from_dict({"posterior": chains.transpose("chain", "draw", ...), **groups})
 
 
 def _is_ours(path: Path) -> bool:

@@ -56,17 +56,28 @@ def test_same_generator_same_ancestors(scheme):
     np.testing.assert_array_equal(*(SCHEMES[scheme](np.random.default_rng(7), weights, 64) for _ in range(2)))
 
 
-def test_normalised_weights():
-    weights, total = resampling.normalised(np.log([1.0, 3.0]) - 1000)
+def test_reweighted():
+    half = np.array([0.5, 0.5])
+    weights, total = resampling.reweighted(half, np.log([2.0, 6.0]) - 1000)
     np.testing.assert_allclose(weights, [0.25, 0.75])
     assert total == pytest.approx(np.log(4) - 1000)
-    weights, total = resampling.normalised(np.array([-np.inf, 0.0]))
+    weights, total = resampling.reweighted(half, np.array([-np.inf, 0.0]))
+    assert weights.tolist() == [0, 1] and total == pytest.approx(np.log(0.5))
+    weights, total = resampling.reweighted(np.array([0.0, 1.0]), np.array([5.0, 0.0]))
     assert weights.tolist() == [0, 1] and total == 0
-    weights, total = resampling.normalised(np.full(4, -np.inf))
-    assert weights.tolist() == [0.25] * 4 and total == -np.inf
-    for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="log weight of particle 1 is"):
-            resampling.normalised(np.array([0.0, bad, 1.0]))
+    weights, total = resampling.reweighted(half, np.full(2, -np.inf))
+    assert weights.tolist() == [0.5, 0.5] and total == -np.inf
+    assert np.isnan(resampling.reweighted(half, np.array([0.0, np.nan]))[1])
+    assert resampling.reweighted(half, np.array([0.0, np.inf]))[1] == np.inf
+
+
+def test_adaptive_policy():
+    rng = np.random.default_rng(0)
+    even, uneven = np.full(10, 0.1), np.array([1.0] + [0.0] * 9)
+    sometimes = resampling.adaptive(resampling.systematic, 0.5)
+    assert sometimes(rng, even) is None and sometimes(rng, uneven).tolist() == [0] * 10
+    assert resampling.adaptive(resampling.systematic, 0)(rng, uneven) is None
+    assert resampling.adaptive(resampling.systematic, 1)(rng, even).tolist() == list(range(10))
 
 
 def test_effective_sample_size():

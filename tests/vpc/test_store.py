@@ -1,11 +1,16 @@
 """Results on disk."""
 
+import warnings
+
 import numpy as np
 import pytest
 import xarray as xr
 
 import vpc
-from vpc.store import open_dataset, save_dataset
+from vpc.autoregressive import LinearGaussian, random_weights
+from vpc.smc import SMC
+from vpc.smoothing import backward
+from vpc.store import arviz_view, open_dataset, save_dataset
 
 
 def test_what_was_written_is_read(tmp_path):
@@ -40,3 +45,21 @@ def test_another_programs_zarr_is_safe(tmp_path):
     with pytest.raises(ValueError, match="is not a result of this program"):
         save_dataset(xr.Dataset(), tmp_path / "theirs.zarr")
     assert xr.open_zarr(tmp_path / "theirs.zarr", consolidated=False)["x"].size == 3
+
+
+def test_draws_as_arviz_reads_them():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ArviZ is being refactored
+        import arviz
+    model = LinearGaussian(random_weights(2, species=3, filled=0.9, mean=0.2), process_noise=0.5, observation_noise=0.8)
+    _, times, y = model.simulate(5, steps=8, every=2)
+    filter = SMC(model, y, times, 300)
+    paths = xr.Dataset({"x": (("draw", "frame", "species"), backward(filter, 200))})
+    tree = arviz_view(paths, observed_data=xr.Dataset({"y": (("frame", "species"), y)}), filter=filter.to_dataset())
+    data = arviz.from_datatree(tree) if hasattr(arviz, "from_datatree") else tree
+    means = np.asarray(arviz.summary(data, kind="stats", round_to="none")["mean"], dtype=float)
+    np.testing.assert_allclose(means, paths["x"].mean("draw").values.ravel(), atol=1e-6)
+    assert tree["posterior"]["x"].dims == ("chain", "draw", "frame", "species")
+    assert tree["filter"].attrs["seed"] == 0 and tree["filter"].attrs["version"]
+    with pytest.raises(ValueError, match="draws must have a dimension 'draw', got frame"):
+        arviz_view(filter.to_dataset())
