@@ -30,7 +30,7 @@ from .connectome import nearest
 from .model import StateSpaceModel, capability
 from .resampling import SCHEMES, adaptive, effective_sample_size, reweighted
 from .store import open_dataset, save_dataset
-from .summaries import Summary
+from .summaries import Collector, Filtered, Summary
 
 __all__ = ["SMC", "Frame"]
 
@@ -69,7 +69,7 @@ class SMC(Iterator[Frame]):
     threshold
         Resample when the effective sample size is below this share of the particles: 0 never does, 1 always.
     collect
-        Functions of (weights, particles) by name, called at each frame; `collected` holds their values.
+        By name, summaries of (weights, particles), or collectors, of `vpc.summaries`; `collected` holds their values.
 
     When all particles have weight 0, the evidence is -inf, `failure` says where, and the filter ends.
     """
@@ -83,7 +83,7 @@ class SMC(Iterator[Frame]):
         seed: int = 0,
         resampling: str = "systematic",
         threshold: float = 0.5,
-        collect: Mapping[str, Summary] | None = None,
+        collect: Mapping[str, Summary | Collector] | None = None,
     ):
         self.model = model
         self.observations = np.asarray(observations, dtype=float)
@@ -97,17 +97,24 @@ class SMC(Iterator[Frame]):
             raise ValueError(f"resampling must be one of {known}, got {resampling!r}; did you mean {guess!r}?")
         self.threshold = check.number("threshold", threshold, "from 0 (never) to 1 (always)", lambda x: 0 <= x <= 1)
         self.resampling, self._resample = resampling, adaptive(SCHEMES[resampling], self.threshold)
-        self.collect = dict(collect or {})
+        self.collectors: dict[str, Collector] = {
+            name: Filtered(how) if callable(how) else how.copy() for name, how in (collect or {}).items()
+        }
 
         self.index = 0  # of the next frame
         self.x: np.ndarray = np.empty(0)
         self.weights = np.full(self.particles, 1 / self.particles)
+        self.prior_weights = self.weights  # before the last frame was compared with
         self.ancestors: np.ndarray | None = None  # of each particle in the frame before; None if each is its own
         self.log_evidence = 0.0
         self.failure = ""  # why the evidence is -inf, if it is
         self.seconds = 0.0  # that it took so far
         self.frames: list[Frame] = []
-        self.collected: dict[str, list] = {name: [] for name in self.collect}
+
+    @property
+    def collected(self) -> dict[str, list[Any]]:
+        """What was collected of each frame, by name."""
+        return {name: collector.values for name, collector in self.collectors.items()}
 
     def __next__(self) -> Frame:
         if self.index == len(self.times) or self.failure:
@@ -132,7 +139,7 @@ class SMC(Iterator[Frame]):
         new_weights, increment = reweighted(weights, log_factors)
         if np.isnan(x.sum()) or not increment < np.inf:
             self._diagnose(x, method, log_likelihood, log_factors)
-        self.x, self.weights, self.index = x, new_weights, k + 1
+        self.x, self.prior_weights, self.weights, self.index = x, weights, new_weights, k + 1
         self.log_evidence += increment
         if increment == -np.inf:
             self.failure = f"all particles have weight 0 at frame {k} (step {t})"
@@ -143,8 +150,8 @@ class SMC(Iterator[Frame]):
             resampled, offspring = True, 1 + int(np.count_nonzero(self.ancestors[1:] > self.ancestors[:-1]))  # they are sorted
         frame = Frame(k, t, effective_sample_size(self.weights), self.log_evidence, resampled, offspring, failed)
         self.frames.append(frame)
-        for name, summary in self.collect.items():
-            self.collected[name].append(summary(self.weights, x))
+        for collector in self.collectors.values():
+            collector.update(self)
         self.seconds += time.perf_counter() - begin
         return frame
 
@@ -189,26 +196,34 @@ class SMC(Iterator[Frame]):
         """Another filter in the same state, which can go its own way."""
         other = object.__new__(SMC)
         other.__dict__ = self.__dict__ | {"frames": list(self.frames)}
-        other.collected = {name: list(values) for name, values in self.collected.items()}
+        other.collectors = {name: collector.copy() for name, collector in self.collectors.items()}
         return other
 
     def to_dataset(self) -> xr.Dataset:
         """What is known of each frame so far, and what was collected."""
-        columns = {name: np.array([getattr(frame, name) for frame in self.frames]) for name in Frame._fields[1:]}
-        data: dict[str, Any] = {name: ("frame", values) for name, values in columns.items()}
+        data: dict[str, Any] = {name: ("frame", values) for name, values in self._columns().items()}
         for name, values in self.collected.items():
             stacked = np.array(values)
             data[name] = (["frame", *(f"{name}_dim_{axis}" for axis in range(stacked.ndim - 1))], stacked)
-        attributes = self._identity() | {"version": version("virtual-patch-clamp"), "seconds": self.seconds}
-        return xr.Dataset(data, {"frame": np.arange(len(self.frames))}, attributes | {"log_evidence": self.log_evidence})
+        return xr.Dataset(data, attrs=self._attributes())
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        return {name: np.array([getattr(frame, name) for frame in self.frames]) for name in Frame._fields}
+
+    def _attributes(self) -> dict[str, Any]:
+        known = {"version": version("virtual-patch-clamp"), "seconds": self.seconds, "log_evidence": self.log_evidence}
+        return self._identity() | known
 
     def save(self, path: str | Path) -> Path:
         """Write everything that `restore` needs to go on, atomically."""
-        dataset = self.to_dataset().assign(
-            particle=(["particle", *(f"axis_{axis}" for axis in range(self.x.ndim - 1))], self.x),
-            weight=("particle", self.weights),
-        )
-        return save_dataset(dataset.assign_attrs(failure=self.failure), path)
+        arrays = {"particles": self.x, "weights": self.weights}
+        for name, collector in self.collectors.items():
+            arrays |= {f"{name}.{part}": values for part, values in collector.state().items()}
+        data = {
+            name: ([f"{name}_dim_{axis}" for axis in range(array.ndim)], array)
+            for name, array in (arrays | self._columns()).items()
+        }
+        return save_dataset(xr.Dataset(data, attrs=self._attributes() | {"failure": self.failure}), path)
 
     def restore(self, path: str | Path) -> Self:
         """Put this filter into the state that another one, of the same model, observations and settings, had saved."""
@@ -216,10 +231,12 @@ class SMC(Iterator[Frame]):
         for name, value in self._identity().items():
             if saved.attrs.get(name) != value:
                 raise ValueError(f"{path} was saved by another filter: its {name} is {saved.attrs.get(name)!r}, here {value!r}")
-        columns = [saved["frame"].values, *(saved[name].values for name in Frame._fields[1:])]
-        self.frames = [Frame(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
-        self.collected = {name: list(saved[name].values) for name in self.collect}
-        self.x, self.weights, self.index = saved["particle"].values, saved["weight"].values, len(self.frames)
+        columns = [saved[name].values.tolist() for name in Frame._fields]
+        self.frames = [Frame(*values) for values in zip(*columns, strict=True)]
+        for name, collector in self.collectors.items():
+            parts = [str(part) for part in saved if str(part).startswith(f"{name}.")]
+            collector.restore({part.removeprefix(f"{name}."): saved[part].values for part in parts})
+        self.x, self.weights, self.index = saved["particles"].values, saved["weights"].values, len(self.frames)
         self.log_evidence = self.frames[-1].log_evidence if self.frames else 0.0
         self.failure, self.seconds = saved.attrs["failure"], saved.attrs["seconds"]
         return self
@@ -235,7 +252,7 @@ class SMC(Iterator[Frame]):
             "seed": self.seed,
             "resampling": self.resampling,
             "threshold": self.threshold,
-            "collect": ",".join(self.collect),
+            "collect": ",".join(self.collectors),
         }
 
     def _checked(self, value: Any, method: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -8,7 +8,6 @@
   Does not collapse, and costs particles x frames for each path; needs a model with `log_transition`.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from wormsim import check
 from .model import capability
 from .resampling import multinomial, reweighted
 from .smc import SMC
-from .summaries import Summary
+from .summaries import FixedLag, Summary
 
 __all__ = ["Ancestry", "backward", "fixed_lag", "trace"]
 
@@ -62,8 +61,7 @@ class Ancestry:
 
 def trace(filter: SMC) -> Ancestry:
     """Run a filter and keep the lines of descent of its particles."""
-    if filter.index:
-        raise ValueError(f"filter must be at its first frame, and is at frame {filter.index}: make a new one")
+    _check_fresh(filter)
     tree = Ancestry()
     for _ in filter:
         tree.add(filter.x, filter.ancestors)
@@ -72,24 +70,12 @@ def trace(filter: SMC) -> Ancestry:
 
 def fixed_lag(filter: SMC, lag: int, collect: Mapping[str, Summary]) -> dict[str, list[Any]]:
     """Run a filter, and summarise each of its frames as seen `lag` frames later, or at the end."""
-    check.whole("lag", lag, least=0)
-    window: deque[np.ndarray] = deque()
-    out: dict[str, list[Any]] = {name: [] for name in collect}
-
-    def leave() -> None:
-        past = window.popleft()
-        for name, summary in collect.items():
-            out[name].append(summary(filter.weights, past))
-
+    _check_fresh(filter)
+    added = {name: FixedLag(summary, lag) for name, summary in collect.items()}
     for _ in filter:
-        if filter.ancestors is not None:
-            window = deque(past[filter.ancestors] for past in window)
-        window.append(filter.x)
-        if len(window) > lag:
-            leave()
-    while window:
-        leave()
-    return out
+        for collector in added.values():
+            collector.update(filter)
+    return {name: collector.values for name, collector in added.items()}
 
 
 def backward(filter: SMC, paths: int, seed: int = 0) -> np.ndarray:
@@ -97,6 +83,7 @@ def backward(filter: SMC, paths: int, seed: int = 0) -> np.ndarray:
     check.whole("paths", paths)
     density = capability(filter.model, "log_transition", needed_for="backward simulation")
     assert density is not None
+    _check_fresh(filter)
     history = [(filter.x, filter.weights) for _ in filter]
     if filter.failure:
         raise ValueError(f"filter has nothing to draw from: {filter.failure}")
@@ -111,3 +98,8 @@ def backward(filter: SMC, paths: int, seed: int = 0) -> np.ndarray:
             given, _ = reweighted(weights, density(x, out[path, k + 1], first, last))
             out[path, k] = x[multinomial(rng, given, 1)[0]]
     return out
+
+
+def _check_fresh(filter: SMC) -> None:
+    if filter.index:
+        raise ValueError(f"filter must be at its first frame, and is at frame {filter.index}: make a new one")

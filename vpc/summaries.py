@@ -1,17 +1,34 @@
-"""Summaries of weighted particles: functions of (weights, x) with particles along axis 0, for `SMC(collect=...)`.
+"""What a filter keeps of its particles: summaries, and collectors that take them frame by frame, for `SMC(collect=...)`.
 
-They do the same sums in the same order on any machine and for any number of threads, which BLAS would not. Particles without
-weight do not count, whatever they are.
+Summaries are functions of (weights, x) with particles along axis 0. They do the same sums in the same order on any machine and
+for any number of threads, which BLAS would not. Particles without weight do not count, whatever they are.
+
+A collector says of which particles, and when: `Filtered` is what a bare summary becomes, given the frames so far; `Predicted`
+is given the frames before; `FixedLag` is given some later ones too.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from wormsim import check
 from wormsim.kernel import kernel
 
-__all__ = ["Summary", "quantiles", "weighted_mean", "weighted_quantiles", "weighted_sd"]
+if TYPE_CHECKING:
+    from .smc import SMC
+
+__all__ = [
+    "Collector",
+    "Filtered",
+    "FixedLag",
+    "Predicted",
+    "Summary",
+    "quantiles",
+    "weighted_mean",
+    "weighted_quantiles",
+    "weighted_sd",
+]
 
 Summary = Callable[[np.ndarray, np.ndarray], Any]
 
@@ -96,3 +113,112 @@ def weighted_quantiles(weights: np.ndarray, x: np.ndarray, levels: Sequence[floa
 def quantiles(*levels: float) -> Summary:
     """A summary that gives these quantiles."""
     return lambda weights, x: weighted_quantiles(weights, x, levels)
+
+
+class Collector(Protocol):
+    """Something that a filter calls after each frame, and saves with itself."""
+
+    @property
+    def values(self) -> list[Any]:
+        """What there is to tell of each frame so far."""
+
+    def update(self, filter: "SMC") -> None:
+        """Look at a filter after a frame."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that `restore` needs."""
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Become as another collector was."""
+
+    def copy(self) -> Self:
+        """Another collector in the same state."""
+
+
+class Filtered:
+    """A summary of the particles at each frame, given the frames so far."""
+
+    def __init__(self, summary: Summary):
+        self.summary = summary
+        self.values: list[Any] = []
+
+    def update(self, filter: "SMC") -> None:
+        """Summarise the particles as they are."""
+        self.values.append(self.summary(filter.weights, filter.x))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The values."""
+        return {"values": np.array(self.values)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take values over."""
+        self.values = list(state["values"])
+
+    def copy(self) -> Self:
+        """Another one with the same values."""
+        other = type(self)(self.summary)
+        other.values = list(self.values)
+        return other
+
+
+class Predicted(Filtered):
+    """A summary of the particles at each frame, given the frames before it."""
+
+    def update(self, filter: "SMC") -> None:
+        """Summarise the particles with the weights that they had before they were compared with the frame."""
+        self.values.append(self.summary(filter.prior_weights, filter.x))
+
+
+class FixedLag:
+    """A summary of the particles at each frame, given the frames until `lag` later, as far as there are any.
+
+    Of each frame in this window it keeps the particles that still have descendants, and how much weight these carry.
+    """
+
+    def __init__(self, summary: Summary, lag: int):
+        self.summary, self.lag = summary, check.whole("lag", lag, least=0)
+        self._done: list[Any] = []
+        self._states: list[np.ndarray] = []  # of each frame in the window, particles with descendants
+        self._ancestors: list[np.ndarray] = []  # and where among them those of today's particles are
+        self._weights = np.empty(0)
+
+    @property
+    def values(self) -> list[Any]:
+        """Summaries of all frames so far; the last ones will change as the filter goes on."""
+        return self._done + [self._summarise(k) for k in range(len(self._states))]
+
+    def _summarise(self, k: int) -> Any:
+        weights = np.bincount(self._ancestors[k], self._weights, len(self._states[k]))
+        return self.summary(weights, self._states[k])
+
+    def update(self, filter: "SMC") -> None:
+        """Move the window on by a frame."""
+        if filter.ancestors is not None:
+            for k, ancestors in enumerate(self._ancestors):
+                alive, self._ancestors[k] = np.unique(ancestors[filter.ancestors], return_inverse=True)
+                if len(alive) < len(self._states[k]):
+                    self._states[k] = self._states[k][alive]
+        self._states.append(filter.x)
+        self._ancestors.append(np.arange(len(filter.x)))
+        self._weights = filter.weights
+        if len(self._states) > self.lag:
+            self._done.append(self._summarise(0))
+            del self._states[0], self._ancestors[0]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The values of the frames that are done, and the window."""
+        window = {f"states_{k}": states for k, states in enumerate(self._states)}
+        window |= {f"ancestors_{k}": ancestors for k, ancestors in enumerate(self._ancestors)}
+        return {"done": np.array(self._done), "weights": self._weights, **window}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a window over."""
+        self._done, self._weights = list(state["done"]), state["weights"]
+        count = sum(name.startswith("states_") for name in state)
+        self._states, self._ancestors = ([state[f"{what}_{k}"] for k in range(count)] for what in ("states", "ancestors"))
+
+    def copy(self) -> Self:
+        """Another one with the same window."""
+        other = type(self)(self.summary, self.lag)
+        other.restore(self.state())
+        return other

@@ -12,7 +12,7 @@ from scipy import stats
 from vpc import resampling
 from vpc.autoregressive import Autoregressive, LinearGaussian, random_weights
 from vpc.smc import SMC
-from vpc.summaries import quantiles, weighted_mean, weighted_sd
+from vpc.summaries import FixedLag, Predicted, quantiles, weighted_mean, weighted_sd
 
 
 class Bootstrap(LinearGaussian):
@@ -123,8 +123,11 @@ def test_a_copied_filter_goes_on_the_same():
     np.testing.assert_array_equal(rest.collected["sd"], whole.collected["sd"])
 
 
+COLLECT = {"sd": weighted_sd, "quantiles": Predicted(quantiles(0.1, 0.9)), "lagged": FixedLag(weighted_mean, 2)}
+
+
 def settings(seed=3, **others):
-    return {"particles": 600, "seed": seed, "collect": {"sd": weighted_sd, "quantiles": quantiles(0.1, 0.9)}} | others
+    return {"particles": 600, "seed": seed, "collect": COLLECT} | others
 
 
 def test_a_restored_filter_goes_on_the_same(tmp_path):
