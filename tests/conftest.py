@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import wormsim  # noqa: F401 - before any package that makes numba compile: its settings come too late otherwise
+
 SHARED = Path(__file__).parents[2] / "shared"
 
 

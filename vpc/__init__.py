@@ -3,7 +3,9 @@
 from importlib.metadata import version
 
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
+from .posterior import Posterior, impute, open_posterior
 from .protocol import Ablate, Change, CurrentClamp, StepFamily, Stimulus, VoltageClamp
+from .recording import Recording
 from .worm import Worm
 
 __all__ = [
@@ -12,10 +14,14 @@ __all__ = [
     "Change",
     "Connectome",
     "CurrentClamp",
+    "Posterior",
+    "Recording",
     "StepFamily",
     "Stimulus",
     "UnknownNeuron",
     "VoltageClamp",
     "Worm",
+    "impute",
+    "open_posterior",
 ]
 __version__ = version("virtual-patch-clamp")

@@ -22,7 +22,7 @@ from wormsim.kernel import LANES, aligned, kernel, one_at_a_time
 
 from .neurons import sparse_rows, sum_up
 from .noise import PROCESS, gaussians
-from .resampling import systematic
+from .resampling import by_column
 
 __all__ = ["Autoregressive", "Kalman", "LinearGaussian", "random_weights"]
 
@@ -123,9 +123,11 @@ class Autoregressive:
         """Particles at t + 1, of particles at t."""
         return self.advance(rng, x, t, t + 1)
 
-    def advance(self, rng: np.random.Generator, x: np.ndarray, first: int, last: int) -> np.ndarray:
+    def advance(
+        self, rng: np.random.Generator, x: np.ndarray, first: int, last: int, ancestors: np.ndarray | None = None
+    ) -> np.ndarray:
         """Particles at a later time, all steps at once: what they do to a particle is linear, and their noise adds up."""
-        x = np.array(x, dtype=float, order="C")
+        x = np.array(x, dtype=float, order="C") if ancestors is None else x.take(ancestors, axis=0)
         arguments = (x, *self._compiled(last - first), rng.bit_generator.random_raw(2))
         threads = min(numba.get_num_threads(), len(x) // PER_THREAD)
         if threads <= 1:
@@ -152,28 +154,20 @@ class Autoregressive:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Particles at a later time, drawn from the model, but for those of time 0: they are drawn with y in view.
 
-        Each species is drawn by itself, from a Gaussian where y puts it, or one time in ten from its prior; weighted, resampled
-        and shuffled: in all dimensions at once, no draw would fit. The product of the species' mean weights is an unbiased
-        estimate of p(y), and the new particles are draws given y. So their weights, times their likelihood, are that estimate.
+        Each species is drawn by itself, from a Gaussian where y puts it, or one time in ten from its prior; weighted and
+        resampled. The new particles are draws given y, so their ratio times their likelihood is the estimate of p(y).
         """
         if last > first:
             return self.advance(rng, x, first, last), np.zeros(len(x))
         place, slope = self._invert(np.where(np.isnan(self._checked(y)), self.d, y))
         information = np.where(np.isnan(y), 0, np.square(slope / self.observation_noise))
         sd = 1 / np.sqrt(1 + information)
-        near = place * information * sd**2 + sd * rng.standard_normal(x.shape)
-        draws = np.where(rng.random(x.shape) < 0.1, x, near)
-        prior, seen = np.exp(-0.5 * draws**2), np.exp(-0.5 * np.square((draws - place * information * sd**2) / sd)) / sd
-        weight = prior / (0.1 * prior + 0.9 * seen)
+        mean = place * information * sd**2
+        draws = np.where(rng.random(x.shape) < 0.1, x, mean + sd * rng.standard_normal(x.shape))
+        prior, near = np.exp(-0.5 * draws**2), np.exp(-0.5 * np.square((draws - mean) / sd)) / sd
         fits = -0.5 * np.square((y - self.observe(draws)) / self.observation_noise)
-        weight *= np.where(np.isnan(y), 1, np.exp(fits) / (np.sqrt(2 * np.pi) * self.observation_noise))
-        new = np.empty_like(x)
-        for k in range(x.shape[1]):
-            total = weight[:, k].sum()
-            chosen = systematic(rng, weight[:, k] / total, len(x)) if total > 0 else np.arange(len(x))
-            new[:, k] = draws[rng.permutation(chosen), k]
-        with np.errstate(divide="ignore"):
-            estimate = np.log(weight.mean(axis=0)).sum()
+        fits = np.where(np.isnan(y), 0, fits - np.log(np.sqrt(2 * np.pi) * self.observation_noise))
+        new, estimate = by_column(rng, draws, fits + np.log(prior / (0.1 * prior + 0.9 * near)))
         return new, estimate - self.log_likelihood(y, new, first) if estimate > -np.inf else np.full(len(x), -np.inf)
 
     def log_transition(self, x: np.ndarray, new: np.ndarray, first: int, last: int) -> np.ndarray:

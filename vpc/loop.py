@@ -209,6 +209,40 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
 
 
 @kernel
+def _load(share, shares, x, ancestors, spare, worms):
+    """Fill blocks with the states (particle, 994) of ancestors; one that has failed (NaN) is replaced, and does not live."""
+    for n in range(share, len(worms.blocks), shares):
+        b = worms.blocks[n].reshape(SIZE, LANES)
+        for i in range(LANES):
+            state = x[ancestors[min(n * LANES + i, len(ancestors) - 1)]]
+            alive = not np.isnan(state[0])
+            worms.alive[n, i], worms.cause[n, i], worms.failed_step[n, i] = 1.0 if alive else 0.0, FINE, -1
+            state = state if alive else spare
+            for k in range(SIZE):
+                b[k, i] = state[k]
+
+
+@kernel
+def _store(share, shares, worms, out):
+    """Write blocks into states (particle, 994); of failed worms, NaN."""
+    for n in range(share, len(worms.blocks), shares):
+        b = worms.blocks[n].reshape(SIZE, LANES)
+        for i in range(min(LANES, len(out) - n * LANES)):
+            valid, state = 1.0 if worms.alive[n, i] > 0.0 else np.nan, out[n * LANES + i]
+            for k in range(SIZE):
+                state[k] = valid * b[k, i]
+
+
+@kernel(parallel=True)
+def sweep(threads, x, ancestors, spare, worms, first, last, circuit, coupling, surroundings, inputs, noise, record, out):
+    """Advance the offspring x[ancestors] (particle, 994) into `out`, by way of blocks that are there to be used."""
+    for share in prange(threads):
+        _load(share, threads, x, ancestors, spare, worms)
+        _share(share, threads, worms, first, last, circuit, coupling, surroundings, inputs, noise, record)
+        _store(share, threads, worms, out)
+
+
+@kernel
 def run(worms, first, last, circuit, coupling, surroundings, inputs, noise, record):
     """Advance worms in place from one step of 10 ms to another, on the calling thread."""
     _share(0, 1, worms, first, last, circuit, coupling, surroundings, inputs, noise, record)

@@ -2,9 +2,10 @@
 
 A model may offer more. What it has is found, not asked for; what something needs and the model has not is named in an error.
 
-- `advance(rng, x, first, last)`: several steps in one call
+- `advance(rng, x, first, last, ancestors)`: several steps in one call, of x[ancestors] if ancestors are given
 - `propose(rng, x, y, first, last)`: the same with y in view, and the log of p / q for each particle, where q is the density it
   drew from and p the model's. At the first frame, x was drawn by `initial`, and p is the density of that
+- `explain()`: why particles failed in the last step, in words
 - `log_transition(x, new, first, last)`: log p(new at last | x at first), for each particle of x and one state `new`
 """
 

@@ -18,7 +18,9 @@ from wormsim.kernel import kernel
 __all__ = [
     "SCHEMES",
     "adaptive",
+    "by_column",
     "effective_sample_size",
+    "evenly",
     "multinomial",
     "residual",
     "reweighted",
@@ -119,3 +121,23 @@ def adaptive(scheme: Scheme, threshold: float = 0.5) -> Policy:
         return scheme(rng, weights, n) if threshold == 1 or effective_sample_size(weights) < threshold * n else None
 
     return policy
+
+
+def evenly(weights: np.ndarray, n: int) -> np.ndarray:
+    """n particles that stand for weighted ones, without chance: systematic, in the middle of the intervals."""
+    return _ancestors((np.arange(n) + 0.5) / n, weights)
+
+
+def by_column(rng: np.random.Generator, draws: np.ndarray, log_weights: np.ndarray) -> tuple[np.ndarray, float]:
+    """Resample each column of draws (particle, column) by itself, shuffled, and the log of the product of their mean weights.
+
+    This is for states whose parts are independent, each weighted by what was seen of it: in all parts at once, no draw would
+    fit. The product is an unbiased estimate of the likelihood of everything seen; -inf if a part fits nowhere.
+    """
+    new, total = np.empty_like(draws), 0.0
+    even = np.full(len(draws), 1 / len(draws))
+    for k in range(draws.shape[1]):
+        weights, estimate = reweighted(even, np.ascontiguousarray(log_weights[:, k]))
+        new[:, k] = draws[rng.permutation(systematic(rng, weights, len(draws))), k]
+        total += estimate
+    return new, total

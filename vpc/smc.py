@@ -46,7 +46,7 @@ class Frame(NamedTuple):
     log_evidence: float  # of all frames so far
     resampled: bool
     ancestors: int  # how many particles of the frame before have offspring
-    failed: float  # share of particles with weight 0
+    failed: float  # share of particles whose likelihood is 0
 
 
 class SMC(Iterator[Frame]):
@@ -125,7 +125,7 @@ class SMC(Iterator[Frame]):
         # Resample.
         x, weights, self.ancestors = self.x, self.weights, self._resample(rng, self.weights) if k > 0 else None
         if self.ancestors is not None:
-            x, weights = x.take(self.ancestors, axis=0), np.full(self.particles, 1 / self.particles)
+            weights = np.full(self.particles, 1 / self.particles)
 
         # Move.
         before = int(self.times[k - 1]) if k > 0 else 0
@@ -142,9 +142,10 @@ class SMC(Iterator[Frame]):
         self.x, self.prior_weights, self.weights, self.index = x, weights, new_weights, k + 1
         self.log_evidence += increment
         if increment == -np.inf:
-            self.failure = f"all particles have weight 0 at frame {k} (step {t})"
+            explain = capability(self.model, "explain")
+            self.failure = f"all particles have weight 0 at frame {k} (step {t}){': ' + explain() if explain else ''}"
 
-        failed = 1.0 if self.failure else 1 - np.count_nonzero(self.weights) / self.particles
+        failed = np.count_nonzero(log_factors == -np.inf) / self.particles
         resampled, offspring = False, self.particles
         if self.ancestors is not None:
             resampled, offspring = True, 1 + int(np.count_nonzero(self.ancestors[1:] > self.ancestors[:-1]))  # they are sorted
@@ -158,14 +159,15 @@ class SMC(Iterator[Frame]):
     def _move(
         self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, first: int, last: int
     ) -> tuple[np.ndarray, np.ndarray | float, str]:
-        """Particles at a later step, log p / q of each (0 for moves drawn from the model), and the method that gave them."""
+        """Offspring at a later step, log p / q of each (0 for moves drawn from the model), and the method that gave them."""
+        if last > first and (advance := capability(self.model, "advance")) and not capability(self.model, "propose"):
+            return self._checked(advance(rng, x, first, last, self.ancestors), "advance", x.shape), 0.0, "advance"
+        x = x if self.ancestors is None else x.take(self.ancestors, axis=0)
         if (propose := capability(self.model, "propose")) is not None:
             new, log_ratio = propose(rng, x, y, first, last)
             return self._checked(new, "propose", x.shape), self._checked(log_ratio, "propose", (self.particles,)), "propose"
         if last == first:
             return x, 0.0, "initial"
-        if (advance := capability(self.model, "advance")) is not None:
-            return self._checked(advance(rng, x, first, last), "advance", x.shape), 0.0, "advance"
         for step in range(first, last):
             x = self._checked(self.model.step(rng, x, step), "step", x.shape)
         return x, 0.0, "step"

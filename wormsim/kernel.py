@@ -14,7 +14,8 @@ from numba.core.codegen import get_host_cpu_features
 
 numba.config.SLP_VECTORIZE = 1  # a quarter faster: LLVM packs straight-line code too
 if numba.config.CPU_FEATURES is None and "+avx512f" in get_host_cpu_features():
-    # A sixth faster: LLVM keeps to half-width vectors on processors with AVX-512 unless told not to.
+    # A sixth faster: LLVM keeps to half-width vectors on processors with AVX-512 unless told not to. It is too late for that if
+    # another package has made numba compile something before.
     numba.config.CPU_FEATURES = get_host_cpu_features() + ",-prefer-256-bit"
 
 # Fused multiply-adds and nothing else that changes results: no reordering. Division by zero gives inf, not an exception, which

@@ -1,0 +1,72 @@
+"""How likely a recorded frame is, given the calcium of a worm: y = F c / (c + Kd) + D + N(0, sigma^2), neuron by neuron."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wormsim.kernel import kernel
+
+from .connectome import index
+from .neurons import N, of
+from .recording import Recording
+from .worm import Worm
+
+__all__ = ["Fluorescence", "fluorescence_of"]
+
+
+@kernel
+def _log_likelihood(y, x, columns, full, half, dark, sigma, out):
+    """log p(y | x) of each particle; what is NaN in y does not count, and a particle of NaN has failed."""
+    constant = 0.0
+    for j in range(len(y)):
+        if not np.isnan(y[j]):
+            constant -= np.log(np.sqrt(2 * np.pi) * sigma[j])
+    for p in range(len(x)):
+        total = constant
+        for j in range(len(y)):
+            if not np.isnan(y[j]):
+                c = x[p, columns[j]]
+                total -= 0.5 * ((y[j] - full[j] * c / (c + half[j]) - dark[j]) / sigma[j]) ** 2
+        out[p] = total if not np.isnan(x[p, 0]) else -np.inf
+
+
+class Fluorescence(NamedTuple):
+    """What is seen of a state (particle, 994), for each of some neurons."""
+
+    columns: np.ndarray  # of the neurons' calcium in the state
+    full: np.ndarray  # F, fluorescence when saturated
+    half: np.ndarray  # Kd, uM
+    dark: np.ndarray  # D, background
+    sigma: np.ndarray  # sd of the noise
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Fluorescence (particle, neuron) without noise."""
+        calcium = x[:, self.columns]
+        return self.full * calcium / (calcium + self.half) + self.dark
+
+    def log_likelihood(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """log p(y | x) of each particle; what is NaN in y does not count."""
+        out = np.empty(len(x))
+        _log_likelihood(y, x, self.columns, self.full, self.half, self.dark, self.sigma, out)
+        return out
+
+    def each(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """log p(y_i | x) of each particle and neuron; 0 where y is NaN."""
+        error = (y - self.predict(x)) / self.sigma
+        return np.where(np.isnan(y), 0.0, -0.5 * error**2 - np.log(np.sqrt(2 * np.pi) * self.sigma))
+
+
+def fluorescence_of(worm: Worm, recording: Recording, sigma: np.ndarray, temperature: float = 1.0) -> Fluorescence:
+    """The likelihood of a recording of a worm, whose noise of `sigma` (302,) is widened to a variance temperature x sigma^2.
+
+    A recording that no calcium could give is refused.
+    """
+    which = index(recording.neurons)
+    full, half, dark = (of(worm.parameters, name)[which] for name in ("F", "Kd", "D"))
+    for name, low, high, values in zip(recording.neurons, dark, dark + full, recording.values.T, strict=True):
+        if (values < low - 0.25 * (high - low)).any() or (values > high + 0.25 * (high - low)).any():
+            raise ValueError(
+                f"fluorescence of {name} must lie between D = {low:g} and D + F = {high:g}, or near, but it goes from "
+                f"{np.nanmin(values):g} to {np.nanmax(values):g}; rescale the recording, or set the worm's F and D"
+            )
+    return Fluorescence(N + which, full, half, dark, np.sqrt(temperature) * sigma[which])

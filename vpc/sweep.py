@@ -1,0 +1,156 @@
+"""The worm and a recording of it as a state-space model, for `SMC`: particles are states (n, 994) of `vpc.loop`.
+
+It starts in one of two ways:
+
+- from the learned prior: voltages and calcium are drawn neuron by neuron, calcium with the first frame in view. The evidence is
+  then exact (its estimate unbiased)
+- refined, as Warrington, Spencer & Wood do: many such draws live for one interval, those that fit the second frame are traced
+  back to the start, and jittered. The evidence is then that of a model which starts where these draws are
+"""
+
+import numba
+import numpy as np
+
+from wormsim import check
+from wormsim.kernel import one_at_a_time
+
+from . import loop
+from .connectome import index
+from .initialise import LEAST_CALCIUM, Prior, draw, poses
+from .loop import BODY_ROW, CAUSES, LANES, MUSCLE_ROW, SIZE, Noise, Record, Worms
+from .neurons import N
+from .observe import Fluorescence
+from .protocol import inputs
+from .recording import Recording
+from .resampling import by_column, reweighted, systematic
+from .worm import Worm
+
+__all__ = ["FromPrior", "WormModel"]
+
+JITTER_VOLTAGE, JITTER_CALCIUM = 0.3, 0.1  # of the prior's sd, after tracing back
+
+
+class WormModel:
+    """A worm whose calcium is seen.
+
+    Parameters
+    ----------
+    worm
+        The simulator.
+    recording
+        What was seen.
+    seen
+        Its likelihood.
+    prior
+        Of voltages and calcium at the first frame.
+    noise
+        sd of the process noise of each neuron, mV a step.
+    candidates
+        How many draws to refine the start from; 0 starts from the prior, blindly.
+    pose, pose_spread
+        The body (49, 3) at the first frame, straight by default, and how far it may be bent otherwise, rad.
+    """
+
+    no_log_transition = "calcium and body are deterministic given the voltages; smooth by `trace` or a fixed lag"
+
+    def __init__(
+        self,
+        worm: Worm,
+        recording: Recording,
+        seen: Fluorescence,
+        prior: Prior,
+        noise: np.ndarray,
+        candidates: int = 0,
+        pose: np.ndarray | None = None,
+        pose_spread: float = 0.0,
+    ):
+        self.worm, self.recording, self.seen, self.prior = worm, recording, seen, prior
+        self.noise = np.array(noise)
+        self.noise[index(worm.ablated)] = 0.0
+        self.candidates = check.whole("candidates", candidates, least=0)
+        self.pose, self.pose_spread = pose, check.number("pose_spread", pose_spread, "from 0 to 1 rad", lambda x: 0 <= x <= 1)
+        self._inputs = inputs((), int(recording.steps[-1]) + 1)
+        self._nothing = Record(1 << 40, *(np.empty((0, 0, 0)) for _ in range(6)))
+        self._spare = worm.start(1, 0)[0]
+        self._room: Worms | None = None
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What two models must share to be the same."""
+        return {
+            "worm": self.worm._attributes(0, 0, 0.0, ()),
+            "noise": self.noise,
+            **self.seen._asdict(),
+            **self.prior._asdict(),
+        }
+
+    def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """States from the prior; muscles are relaxed and the body is at rest."""
+        x = np.zeros((n, SIZE))
+        x[:, :N], x[:, N:BODY_ROW] = draw(self.prior, rng, n)
+        x[:, BODY_ROW:MUSCLE_ROW].reshape(n, -1, 6)[:, :, :3] = poses(self.pose, self.pose_spread, rng, n)
+        return x
+
+    def initial(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Particles at the first frame."""
+        if not self.candidates or len(self.recording.steps) < 2:
+            return self.draw(rng, n)
+        x, _ = self.propose_start(rng, self.draw(rng, self.candidates), self.recording.values[0])
+        later = self.advance(rng, x, 0, int(self.recording.steps[1]))
+        even = np.full(self.candidates, 1 / self.candidates)
+        weights, _ = reweighted(even, self.seen.log_likelihood(self.recording.values[1], later))
+        x = x[systematic(rng, weights, n)]
+        x[:, :N] += JITTER_VOLTAGE * self.prior.voltage_sd * rng.standard_normal((n, N))
+        x[:, N:BODY_ROW] += JITTER_CALCIUM * self.prior.calcium_sd * rng.standard_normal((n, N))
+        np.maximum(x[:, N:BODY_ROW], LEAST_CALCIUM, out=x[:, N:BODY_ROW])
+        return x
+
+    def propose_start(self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+        """Draws of the prior, the calcium of whose observed neurons fits y, and the log of an estimate of p(y)."""
+        x = x.copy()
+        x[:, self.seen.columns], log_estimate = by_column(rng, x[:, self.seen.columns], self.seen.each(y, x))
+        return x, log_estimate
+
+    def step(self, rng: np.random.Generator, x: np.ndarray, t: int) -> np.ndarray:
+        """Particles at t + 1, of particles at t."""
+        return self.advance(rng, x, t, t + 1)
+
+    def advance(
+        self, rng: np.random.Generator, x: np.ndarray, first: int, last: int, ancestors: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Offspring at a later step, all steps in one call of the kernel; those that failed are NaN."""
+        ancestors = np.arange(len(x)) if ancestors is None else ancestors
+        n, key = len(ancestors), rng.bit_generator.random_raw(2)
+        if self._room is None or len(self._room.blocks) != -(-n // LANES):
+            self._room = loop.pack(np.empty((n, SIZE)))
+        slots = np.arange(self._room.alive.size, dtype=np.uint64).reshape(self._room.alive.shape)
+        out, noise = np.empty((n, SIZE)), Noise(self.noise, key, slots, 0)
+        threads = min(numba.get_num_threads(), len(self._room.blocks))
+        with one_at_a_time:
+            loop.sweep(
+                threads, x, ancestors, self._spare, self._room, first, last, *self.worm._compiled, self._inputs, noise,
+                self._nothing, out,
+            )  # fmt: skip
+        return out
+
+    def log_likelihood(self, y: np.ndarray, x: np.ndarray, t: int) -> np.ndarray:
+        """log p(y | x) of each particle; -inf for one that has failed."""
+        return self.seen.log_likelihood(y, x)
+
+    def explain(self) -> str:
+        """Why worms failed in the last interval."""
+        causes = [] if self._room is None else [CAUSES[code] for code in np.unique(self._room.cause) if code]
+        return "; ".join(causes) or "no particle comes near the recording"
+
+
+class FromPrior(WormModel):
+    """The same, started from the prior with the first frame in view."""
+
+    def propose(
+        self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, first: int, last: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The first frame with y in view; later ones from the model."""
+        if last > first:
+            return self.advance(rng, x, first, last), np.zeros(len(x))
+        x, log_estimate = self.propose_start(rng, x, y)
+        return x, log_estimate - self.seen.log_likelihood(y, x)
