@@ -26,7 +26,7 @@ from .resampling import by_column
 
 __all__ = ["Autoregressive", "Kalman", "LinearGaussian", "random_weights"]
 
-PER_THREAD = 256  # particles: with fewer, a second thread costs more than it brings
+PER_THREAD = 4096  # particles: with fewer, a second thread costs more than it brings
 
 
 def random_weights(seed: int, species: int = 30, filled: float = 0.1, mean: float = 0.0185) -> np.ndarray:

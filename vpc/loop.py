@@ -76,6 +76,25 @@ class Record(NamedTuple):
     current: np.ndarray  # of the clamps, pA, in the step that begins with the frame
 
 
+class Offspring(NamedTuple):
+    """Particles whose descendants are wanted, as states (particle, 994): x[ancestors] becomes `out`; empty in other runs."""
+
+    x: np.ndarray
+    ancestors: np.ndarray
+    spare: np.ndarray  # (994,), a state to put in the place of one that has failed
+    out: np.ndarray
+
+
+NONE = Offspring(np.empty((0, 0)), np.empty(0, np.int64), np.empty(0), np.empty((0, 0)))
+
+
+def room(n: int, threads: int) -> Worms:
+    """Empty blocks, one for each thread, through which n particles can pass."""
+    lanes = (-(-n // LANES), LANES)
+    blocks = aligned(threads * SIZE * LANES).reshape(threads, -1)
+    return Worms(blocks, np.ones(lanes), np.zeros(lanes, int), np.full(lanes, -1))
+
+
 def pack(state: np.ndarray) -> Worms:
     """Worms in given states (worm, 994); the last block is filled up with copies of the first."""
     lanes = (-(-len(state) // LANES), LANES)
@@ -135,8 +154,34 @@ def _notice(which, step, alive, cause, failed_step):
 
 
 @kernel
-def _share(share, shares, worms, first, last, circuit, coupling, surroundings, inputs, noise, record):
-    """Advance every block whose number leaves a remainder of `share`."""
+def _load(x, ancestors, spare, first, b, alive):
+    """Fill a block with the states (particle, 994) of ancestors; one that has failed (NaN) is replaced, and does not live."""
+    for begin in range(0, SIZE, 8):  # a few rows at a time, which the nearest cache holds
+        for i in range(LANES):
+            p = ancestors[min(first + i, len(ancestors) - 1)]
+            for k in range(begin, min(begin + 8, SIZE)):
+                b[k, i] = x[p, k]
+    for i in range(LANES):
+        alive[i] = 0.0 if np.isnan(b[0, i]) else 1.0
+        if alive[i] == 0.0:
+            b[:, i] = spare
+
+
+@kernel
+def _store(b, alive, first, out):
+    """Write a block into states (particle, 994); of failed worms, NaN."""
+    for begin in range(0, SIZE, 8):
+        for i in range(min(LANES, len(out) - first)):
+            for k in range(begin, min(begin + 8, SIZE)):
+                out[first + i, k] = b[k, i]
+    for i in range(min(LANES, len(out) - first)):
+        if alive[i] == 0.0:
+            out[first + i] = np.nan
+
+
+@kernel
+def _share(share, shares, worms, first, last, circuit, coupling, surroundings, inputs, noise, record, offspring):
+    """Advance every block whose number leaves a remainder of `share`; those of offspring pass through one block."""
     c, (blocks, alive, cause, failed_step) = circuit, worms
     room, work = aligned(SCRATCH), aligned(WORK)
     work[:] = 0.0
@@ -151,9 +196,13 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
     along, across, objects, substeps = surroundings
     h = STEP / substeps
     muscle_share = 1 - np.exp(-STEP / geo.MUSCLE_TIME)
-    for n in range(share, len(blocks), shares):
-        b, living = blocks[n].reshape(SIZE, LANES), alive[n]
-        body = blocks[n, BODY_ROW * LANES : MUSCLE_ROW * LANES]
+    passing = len(offspring.out) > 0
+    for n in range(share, len(alive), shares):
+        block = blocks[share] if passing else blocks[n]
+        b, living = block.reshape(SIZE, LANES), alive[n]
+        body = block[BODY_ROW * LANES : MUSCLE_ROW * LANES]
+        if passing:
+            _load(offspring.x, offspring.ancestors, offspring.spare, n * LANES, b, living)
         activation[:] = b[MUSCLE_ROW:]
         rows[:N] = rows[MID // LANES : MID // LANES + N] = b[:N]
         rows[CALCIUM // LANES : CALCIUM // LANES + N] = b[N : 2 * N]
@@ -206,50 +255,18 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
         b[MUSCLE_ROW:] = activation
         b[:N] = rows[:N]
         b[N : 2 * N] = rows[CALCIUM // LANES : CALCIUM // LANES + N]
+        if passing:
+            _store(b, living, n * LANES, offspring.out)
 
 
 @kernel
-def _load(share, shares, x, ancestors, spare, worms):
-    """Fill blocks with the states (particle, 994) of ancestors; one that has failed (NaN) is replaced, and does not live."""
-    for n in range(share, len(worms.blocks), shares):
-        b = worms.blocks[n].reshape(SIZE, LANES)
-        for i in range(LANES):
-            state = x[ancestors[min(n * LANES + i, len(ancestors) - 1)]]
-            alive = not np.isnan(state[0])
-            worms.alive[n, i], worms.cause[n, i], worms.failed_step[n, i] = 1.0 if alive else 0.0, FINE, -1
-            state = state if alive else spare
-            for k in range(SIZE):
-                b[k, i] = state[k]
-
-
-@kernel
-def _store(share, shares, worms, out):
-    """Write blocks into states (particle, 994); of failed worms, NaN."""
-    for n in range(share, len(worms.blocks), shares):
-        b = worms.blocks[n].reshape(SIZE, LANES)
-        for i in range(min(LANES, len(out) - n * LANES)):
-            valid, state = 1.0 if worms.alive[n, i] > 0.0 else np.nan, out[n * LANES + i]
-            for k in range(SIZE):
-                state[k] = valid * b[k, i]
+def run(worms, first, last, circuit, coupling, surroundings, inputs, noise, record, offspring):
+    """Advance worms in place, or offspring, from one step of 10 ms to another, on the calling thread."""
+    _share(0, 1, worms, first, last, circuit, coupling, surroundings, inputs, noise, record, offspring)
 
 
 @kernel(parallel=True)
-def sweep(threads, x, ancestors, spare, worms, first, last, circuit, coupling, surroundings, inputs, noise, record, out):
-    """Advance the offspring x[ancestors] (particle, 994) into `out`, by way of blocks that are there to be used."""
-    for share in prange(threads):
-        _load(share, threads, x, ancestors, spare, worms)
-        _share(share, threads, worms, first, last, circuit, coupling, surroundings, inputs, noise, record)
-        _store(share, threads, worms, out)
-
-
-@kernel
-def run(worms, first, last, circuit, coupling, surroundings, inputs, noise, record):
-    """Advance worms in place from one step of 10 ms to another, on the calling thread."""
-    _share(0, 1, worms, first, last, circuit, coupling, surroundings, inputs, noise, record)
-
-
-@kernel(parallel=True)
-def run_parallel(threads, worms, first, last, circuit, coupling, surroundings, inputs, noise, record):
+def run_parallel(threads, worms, first, last, circuit, coupling, surroundings, inputs, noise, record, offspring):
     """`run` on some of numba's threads; the same result to the last bit."""
     for share in prange(threads):
-        _share(share, threads, worms, first, last, circuit, coupling, surroundings, inputs, noise, record)
+        _share(share, threads, worms, first, last, circuit, coupling, surroundings, inputs, noise, record, offspring)

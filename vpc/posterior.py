@@ -1,16 +1,13 @@
 """The virtual patch clamp: `impute` conditions a worm on a recording, and `Posterior` is what is then known of all of it."""
 
-import functools
 import json
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import xarray as xr
 
@@ -29,7 +26,7 @@ from .recording import Recording
 from .resampling import evenly
 from .smc import SMC
 from .store import open_dataset, save_dataset
-from .summaries import Collector, Filtered, FixedLag, Predicted, weighted_mean, weighted_quantiles, weighted_sd
+from .summaries import Collector, Filtered, FixedLag, Predicted, describe
 from .sweep import FromPrior, WormModel
 from .worm import Worm
 
@@ -162,20 +159,8 @@ def impute(
 
 
 def _statistics(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """STATS (7, 847) of all that is shown, columns shared out among threads."""
-    parts = np.array_split(_SHOWN, numba.get_num_threads())
-
-    def one(columns: np.ndarray) -> np.ndarray:
-        values = x[:, columns]
-        spread = [weighted_mean(weights, values), weighted_sd(weights, values)]
-        return np.concatenate([spread, weighted_quantiles(weights, values, LEVELS)])
-
-    return np.concatenate(list(_pool().map(one, parts)), axis=1).astype(np.float32)
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS)
+    """STATS (7, 847) of all that is shown."""
+    return describe(weights, x, _SHOWN, LEVELS).astype(np.float32)
 
 
 def _dataset(filter: SMC, model: WormModel, attributes: dict[str, Any]) -> xr.Dataset:
@@ -299,6 +284,7 @@ class Posterior:
         seconds: float = 2.0,
         seed: int = 0,
         control: bool = False,
+        every: float = 0.05,
         progress: bool = True,
     ) -> xr.Dataset:
         """Let the worms of one moment live on under an experiment: a run with a dimension `sample`.
@@ -316,6 +302,8 @@ class Posterior:
         control
             Let the same worms live on with the same noise and without the experiment too; the two are then along a leading
             dimension `arm`, "experiment" and "control".
+        every
+            Seconds between the frames kept.
         progress
             Show a progress bar if it takes long.
         """
@@ -333,10 +321,10 @@ class Posterior:
         noise = dict(zip(NEURONS, self.dataset["noise"].values.tolist(), strict=True))
         arms = {"experiment": protocol, "control": ()} if control else {"experiment": protocol}
         runs = [
-            worm.simulate(seconds, seed, len(state), actions, noise, initial, progress=progress).assign_attrs(branched_at=at)
+            worm.simulate(seconds, seed, len(state), actions, noise, initial, every=every, progress=progress)
             for actions in arms.values()
         ]
-        runs = [run if "sample" in run.dims else run.expand_dims("sample") for run in runs]
+        runs = [(run if "sample" in run.dims else run.expand_dims("sample")).assign_attrs(branched_at=at) for run in runs]
         return xr.concat(runs, xr.Variable("arm", list(arms)), join="outer", combine_attrs="override") if control else runs[0]
 
     def _worm(self) -> Worm:

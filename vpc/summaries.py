@@ -10,10 +10,12 @@ is given the frames before; `FixedLag` is given some later ones too.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+import numba
 import numpy as np
+from numba import prange
 
 from wormsim import check
-from wormsim.kernel import kernel
+from wormsim.kernel import kernel, one_at_a_time
 
 if TYPE_CHECKING:
     from .smc import SMC
@@ -24,95 +26,195 @@ __all__ = [
     "FixedLag",
     "Predicted",
     "Summary",
+    "describe",
     "quantiles",
     "weighted_mean",
-    "weighted_quantiles",
     "weighted_sd",
 ]
 
 Summary = Callable[[np.ndarray, np.ndarray], Any]
 
 
+WIDE = 64  # columns that are worked on together
+BINS = 128
+FEW = 24  # numbers that are quicker sorted than counted
+PER_THREAD = 200_000  # numbers: with fewer, a second thread costs more than it brings
+
+
 @kernel
-def _moments(weights, x, mean, variance):
-    """Weighted mean and variance of the columns of x (particle, column)."""
+def _moments(weights, tile, mean, variance):
+    """Weighted mean and variance of the columns of a tile (particle, WIDE)."""
     mean[:] = 0.0
     variance[:] = 0.0
-    for p in range(len(x)):
-        w, row = weights[p], x[p]
-        if w > 0.0:
-            for k in range(len(row)):
-                mean[k] += w * row[k]
-    for p in range(len(x)):
-        w, row = weights[p], x[p]
-        if w > 0.0:
-            for k in range(len(row)):
-                variance[k] += w * (row[k] - mean[k]) ** 2
+    for p in range(len(tile)):
+        w, row = weights[p], tile[p]
+        for k in range(WIDE):
+            mean[k] += w * row[k]
+    for p in range(len(tile)):
+        w, row = weights[p], tile[p]
+        for k in range(WIDE):
+            variance[k] += w * (row[k] - mean[k]) ** 2
 
 
-def _mean_and_variance(weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@kernel
+def _select(values, weights, n, level):
+    """The smallest of n values at or below which there is at least `level` of the weight; shuffles them in place.
+
+    Count them in bins, keep the bin in which the level is reached, and so on, until few are left to sort.
+    """
+    while n > FEW:
+        low = high = values[0]
+        for i in range(n):
+            low, high = min(low, values[i]), max(high, values[i])
+        scale = _scale(low, high)
+        if scale == 0.0:
+            return low
+        total = np.zeros(BINS)
+        for i in range(n):
+            total[int((values[i] - low) * scale)] += weights[i]
+        chosen = 0
+        while chosen < BINS - 1 and total[chosen] < level:
+            level -= total[chosen]
+            chosen += 1
+        kept = 0
+        for i in range(n):
+            if int((values[i] - low) * scale) == chosen:
+                values[kept], weights[kept] = values[i], weights[i]
+                kept += 1
+        n = kept
+    for i in range(1, n):
+        value, weight, j = values[i], weights[i], i
+        while j > 0 and values[j - 1] > value:
+            values[j], weights[j] = values[j - 1], weights[j - 1]
+            j -= 1
+        values[j], weights[j] = value, weight
+    for i in range(n - 1):
+        level -= weights[i]
+        if level <= 0.0:
+            return values[i]
+    return values[n - 1]
+
+
+@kernel
+def _scale(low, high):
+    """By what to multiply the distance from the lowest number to get its bin; 0 if there is no telling them apart."""
+    scale = (BINS - 1) / (high - low)
+    return scale if 0.0 < scale < np.inf else 0.0
+
+
+@kernel
+def _quantiles(weights, tile, levels, some, their, out):
+    """Quantiles (level, WIDE) of a tile: numbers are counted in bins once, and each level is then looked for in its own bin."""
+    low, high, scale = tile[0].copy(), tile[0].copy(), np.empty(WIDE)
+    for p in range(len(tile)):
+        row = tile[p]
+        for k in range(WIDE):
+            low[k] = row[k] if row[k] < low[k] else low[k]
+            high[k] = row[k] if row[k] > high[k] else high[k]
+    for k in range(WIDE):
+        scale[k] = _scale(low[k], high[k])
+    total, bins = np.zeros((WIDE, BINS)), np.empty((len(tile), WIDE), np.uint8)
+    for p in range(len(tile)):
+        w, row, places = weights[p], tile[p], bins[p]
+        for k in range(WIDE):
+            places[k] = np.uint8((row[k] - low[k]) * scale[k])
+        for k in range(WIDE):
+            total[k, places[k]] += w
+
+    # The bin of each level, and how much weight lies below it; levels that share a bin share its numbers.
+    slot, count = np.full((WIDE, BINS), -1, np.int8), np.zeros((WIDE, len(levels)), np.int64)
+    place, below = np.zeros((WIDE, len(levels)), np.int64), np.zeros((WIDE, len(levels)))
+    for k in range(WIDE):
+        chosen, sum_below = 0, 0.0
+        for q in range(len(levels)):
+            while chosen < BINS - 1 and sum_below + total[k, chosen] < levels[q]:
+                sum_below += total[k, chosen]
+                chosen += 1
+            place[k, q], below[k, q] = chosen, sum_below
+            if slot[k, chosen] < 0:
+                slot[k, chosen] = q
+    for p in range(len(tile)):
+        places = bins[p]
+        for k in range(WIDE):
+            s = slot[k, places[k]]
+            if s >= 0:
+                at = count[k, s]
+                some[k, s, at], their[k, s, at] = tile[p, k], weights[p]
+                count[k, s] = at + 1
+    for k in range(WIDE):
+        for q in range(len(levels)):
+            s = slot[k, place[k, q]]
+            n = count[k, s]
+            out[q, k] = _select(some[k, s, :n].copy(), their[k, s, :n].copy(), n, levels[q] - below[k, q]) if n else high[k]
+
+
+@kernel
+def _share(share, shares, weights, x, columns, levels, out):
+    """Mean, variance and quantiles of every tile of columns whose number leaves a remainder of `share`."""
+    used = np.flatnonzero(weights > 0.0)
+    n = len(used)
+    w, tile, found = weights[used], np.zeros((n, WIDE)), np.empty((2 + len(levels), WIDE))
+    some, their = np.empty((2, WIDE, len(levels), n if len(levels) else 0))
+    reach = levels * w.sum() * (1 - 1e-12)
+    for begin in range(share * WIDE, len(columns), shares * WIDE):
+        width = min(WIDE, len(columns) - begin)
+        for i in range(n):
+            for k in range(width):
+                tile[i, k] = x[used[i], columns[begin + k]]
+        _moments(w, tile, found[0], found[1])
+        if len(levels):
+            _quantiles(w, tile, reach, some, their, found[2:])
+        out[:, begin : begin + width] = found[:, :width]
+
+
+@kernel
+def _run(weights, x, columns, levels, out):
+    _share(0, 1, weights, x, columns, levels, out)
+
+
+@kernel(parallel=True)
+def _run_parallel(threads, weights, x, columns, levels, out):
+    for share in prange(threads):
+        _share(share, threads, weights, x, columns, levels, out)
+
+
+def describe(weights: np.ndarray, x: np.ndarray, columns: np.ndarray, levels: Sequence[float] = ()) -> np.ndarray:
+    """Mean, sd and quantiles (2 + levels, column) over particles of some columns of x (particle, column).
+
+    A quantile is the smallest value that has at least so much of the weight at or below it.
+    """
+    shares = np.array(levels, dtype=float)
+    if shares.ndim != 1 or not ((shares > 0) & (shares < 1)).all() or (np.diff(shares) <= 0).any():
+        raise ValueError(f"levels must be increasing numbers between 0 and 1, got {levels}")
+    out = np.empty((2 + len(shares), len(columns)))
+    threads = min(numba.get_num_threads(), len(x) * len(columns) // PER_THREAD)
+    if threads <= 1:
+        _run(weights, x, columns, shares, out)
+    else:
+        with one_at_a_time:
+            _run_parallel(threads, weights, x, columns, shares, out)
+    out[1] = np.sqrt(out[1])
+    return out
+
+
+def _all(weights: np.ndarray, x: np.ndarray, levels: Sequence[float] = ()) -> np.ndarray:
     flat = np.ascontiguousarray(x, dtype=float).reshape(len(x), -1)
-    mean, variance = np.empty(flat.shape[1]), np.empty(flat.shape[1])
-    _moments(weights, flat, mean, variance)
-    return mean.reshape(x.shape[1:]), variance.reshape(x.shape[1:])
+    return describe(weights, flat, np.arange(flat.shape[1]), levels).reshape(-1, *x.shape[1:])
 
 
 def weighted_mean(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Mean over particles."""
-    return _mean_and_variance(weights, x)[0]
+    return _all(weights, x)[0]
 
 
 def weighted_sd(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Standard deviation over particles."""
-    return np.sqrt(_mean_and_variance(weights, x)[1])
-
-
-@kernel
-def _sortable(values, order, out):
-    """Keys that sort as the numbers do: bits of a float32, made to rise with it, over the particle it belongs to."""
-    for k in range(values.shape[1]):
-        for j in range(len(order)):
-            bits = np.float32(values[order[j], k]).view(np.uint32)
-            rising = ~bits if bits >> np.uint32(31) else bits | np.uint32(0x80000000)
-            out[k, j] = np.uint64(rising) << np.uint64(32) | np.uint64(order[j])
-
-
-@kernel
-def _pick(keys, weights, x, levels, out):
-    """The first of the sorted particles at which the cumulated weight reaches each level."""
-    n = keys.shape[1]
-    for k in range(len(keys)):
-        j, last = 0, np.int64(keys[k, 0] & np.uint64(0xFFFFFFFF))
-        total = weights[last]
-        for q in range(len(levels)):
-            while total < levels[q] and j < n - 1:
-                j += 1
-                last = np.int64(keys[k, j] & np.uint64(0xFFFFFFFF))
-                total += weights[last]
-            out[q, k] = x[last, k]
-
-
-def weighted_quantiles(weights: np.ndarray, x: np.ndarray, levels: Sequence[float]) -> np.ndarray:
-    """Quantiles (level, ...) over particles: the smallest value that has at least so much of the weight at or below it.
-
-    Values that differ by less than a float32 can tell count as equal.
-    """
-    shares = np.asarray(levels, dtype=float)
-    if shares.ndim != 1 or not ((shares > 0) & (shares < 1)).all() or (np.diff(shares) <= 0).any():
-        raise ValueError(f"levels must be increasing numbers between 0 and 1, got {levels}")
-    flat = np.ascontiguousarray(x, dtype=float).reshape(len(x), -1)
-    used = np.flatnonzero(weights > 0)
-    keys = np.empty((flat.shape[1], len(used)), np.uint64)
-    _sortable(flat, used, keys)
-    keys.sort(axis=1)
-    out = np.empty((len(shares), flat.shape[1]))
-    _pick(keys, weights, flat, shares * weights.sum() * (1 - 1e-12), out)
-    return out.reshape(len(levels), *x.shape[1:])
+    return _all(weights, x)[1]
 
 
 def quantiles(*levels: float) -> Summary:
-    """A summary that gives these quantiles."""
-    return lambda weights, x: weighted_quantiles(weights, x, levels)
+    """A summary that gives these quantiles (level, ...)."""
+    return lambda weights, x: _all(weights, x, levels)[2:]
 
 
 class Collector(Protocol):

@@ -12,18 +12,17 @@ import numba
 import numpy as np
 
 from wormsim import check
-from wormsim.kernel import one_at_a_time
 
 from . import loop
 from .connectome import index
 from .initialise import LEAST_CALCIUM, Prior, draw, poses
-from .loop import BODY_ROW, CAUSES, LANES, MUSCLE_ROW, SIZE, Noise, Record, Worms
+from .loop import BODY_ROW, CAUSES, LANES, MUSCLE_ROW, SIZE, Noise, Offspring, Record, Worms
 from .neurons import N
 from .observe import Fluorescence
 from .protocol import inputs
 from .recording import Recording
 from .resampling import by_column, reweighted, systematic
-from .worm import Worm
+from .worm import Worm, advance
 
 __all__ = ["FromPrior", "WormModel"]
 
@@ -72,7 +71,7 @@ class WormModel:
         self._inputs = inputs((), int(recording.steps[-1]) + 1)
         self._nothing = Record(1 << 40, *(np.empty((0, 0, 0)) for _ in range(6)))
         self._spare = worm.start(1, 0)[0]
-        self._room: Worms | None = None
+        self._worms: Worms | None = None  # of the last interval
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -121,17 +120,11 @@ class WormModel:
         """Offspring at a later step, all steps in one call of the kernel; those that failed are NaN."""
         ancestors = np.arange(len(x)) if ancestors is None else ancestors
         n, key = len(ancestors), rng.bit_generator.random_raw(2)
-        if self._room is None or len(self._room.blocks) != -(-n // LANES):
-            self._room = loop.pack(np.empty((n, SIZE)))
-        slots = np.arange(self._room.alive.size, dtype=np.uint64).reshape(self._room.alive.shape)
-        out, noise = np.empty((n, SIZE)), Noise(self.noise, key, slots, 0)
-        threads = min(numba.get_num_threads(), len(self._room.blocks))
-        with one_at_a_time:
-            loop.sweep(
-                threads, x, ancestors, self._spare, self._room, first, last, *self.worm._compiled, self._inputs, noise,
-                self._nothing, out,
-            )  # fmt: skip
-        return out
+        self._worms = loop.room(n, min(numba.get_num_threads(), -(-n // LANES)))
+        slots = np.arange(self._worms.alive.size, dtype=np.uint64).reshape(self._worms.alive.shape)
+        offspring = Offspring(np.ascontiguousarray(x), ancestors, self._spare, np.empty((n, SIZE)))
+        advance(self.worm, self._worms, first, last, self._inputs, Noise(self.noise, key, slots, 0), self._nothing, offspring)
+        return offspring.out
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray, t: int) -> np.ndarray:
         """log p(y | x) of each particle; -inf for one that has failed."""
@@ -139,7 +132,7 @@ class WormModel:
 
     def explain(self) -> str:
         """Why worms failed in the last interval."""
-        causes = [] if self._room is None else [CAUSES[code] for code in np.unique(self._room.cause) if code]
+        causes = [] if self._worms is None else [CAUSES[code] for code in np.unique(self._worms.cause) if code]
         return "; ".join(causes) or "no particle comes near the recording"
 
 

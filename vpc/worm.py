@@ -24,7 +24,7 @@ from . import loop, neurons
 from .connectome import NEURONS, Connectome, find, index, nearest
 from .coupling import coupling
 from .frames import start_from, to_dataset
-from .loop import BODY_ROW, LANES, MUSCLE_ROW, SIZE, Inputs, Noise, Record, Surroundings, Worms
+from .loop import BODY_ROW, LANES, MUSCLE_ROW, NONE, SIZE, Inputs, Noise, Offspring, Record, Surroundings, Worms
 from .neurons import STEP, N
 from .noise import START, gaussians, key
 from .parameters import VARIANTS, Value, changed, defaults, per_neuron, plain
@@ -293,9 +293,11 @@ class Worm:
         return f"<Worm {self.variant} on {self.connectome.name}{': ' + changed if changed else ''}{without}>"
 
 
-def advance(worm: Worm, worms: Worms, first: int, last: int, given: Inputs, noise: Noise, record: Record) -> None:
+def advance(
+    worm: Worm, worms: Worms, first: int, last: int, given: Inputs, noise: Noise, record: Record, offspring: Offspring = NONE
+) -> None:
     """Run the kernel on as many threads as numba has and as there are blocks for."""
-    arguments = (worms, first, last, *worm._compiled, given, noise, record)
+    arguments = (worms, first, last, *worm._compiled, given, noise, record, offspring)
     threads = min(numba.get_num_threads(), len(worms.blocks))
     if threads == 1:
         loop.run(*arguments)

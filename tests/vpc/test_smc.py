@@ -166,7 +166,7 @@ def test_threads_change_nothing():
     try:
         for threads in (1, min(2, before)):
             numba.set_num_threads(threads)
-            runs.append(SMC(TWIN, y, TIMES, **settings(particles=1001)).run())
+            runs.append(SMC(TWIN, y, TIMES, **settings(particles=10_001)).run())
     finally:
         numba.set_num_threads(before)
     assert runs[0].frames == runs[1].frames

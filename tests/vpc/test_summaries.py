@@ -1,9 +1,10 @@
 """Summaries of weighted particles, against numpy's."""
 
+import numba
 import numpy as np
 import pytest
 
-from vpc.summaries import quantiles, weighted_mean, weighted_quantiles, weighted_sd
+from vpc.summaries import describe, quantiles, weighted_mean, weighted_sd
 
 
 @pytest.fixture
@@ -24,8 +25,39 @@ def test_quantiles(cloud):
     weights, x = cloud
     levels = (0.05, 0.25, 0.5, 0.75, 0.95)
     expected = np.quantile(x, levels, axis=0, weights=weights, method="inverted_cdf")
-    np.testing.assert_array_equal(weighted_quantiles(weights, x, levels), expected)
     np.testing.assert_array_equal(quantiles(*levels)(weights, x), expected)
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "outlier", "constant", "huge", "tiny"])
+def test_quantiles_of_awkward_numbers(kind):
+    """Against numpy's, for 3000 particles: with equal values, one far away, all the same, and at the ends of the range."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((3000, 5))
+    x = {
+        "normal": x,
+        "ties": np.round(x),
+        "outlier": np.where(np.arange(3000)[:, None] == 7, 1e12, x),
+        "constant": np.ones_like(x),
+        "huge": 1e300 * x,
+        "tiny": 1e-300 * x,
+    }[kind]
+    levels = (0.001, 0.05, 0.3, 0.5, 0.95, 0.999)
+    for weights in (np.full(3000, 1 / 3000), rng.dirichlet(np.full(3000, 0.1))):
+        expected = np.quantile(x, levels, axis=0, weights=weights, method="inverted_cdf")
+        np.testing.assert_array_equal(quantiles(*levels)(weights, x), expected)
+
+
+def test_threads_change_nothing():
+    rng = np.random.default_rng(2)
+    weights, x, before = rng.dirichlet(np.ones(3000)), rng.standard_normal((3000, 200)), numba.get_num_threads()
+    found = []
+    try:
+        for threads in (1, min(2, before)):
+            numba.set_num_threads(threads)
+            found.append(describe(weights, x, np.arange(1, 200, 2), (0.1, 0.5)))
+    finally:
+        numba.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
 
 
 def test_particles_without_weight_do_not_count(cloud):
@@ -44,4 +76,4 @@ def test_one_particle():
 def test_bad_input():
     for levels in ([0.0], [0.5, 0.2], [1.5]):
         with pytest.raises(ValueError, match="levels must be increasing numbers between 0 and 1"):
-            weighted_quantiles(np.ones(1), np.ones((1, 1)), levels)
+            quantiles(*levels)(np.ones(1), np.ones((1, 1)))
