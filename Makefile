@@ -28,6 +28,7 @@ bench: $(READY)  ## measure the speed
 	$(BIN)/vpc bench body
 	$(BIN)/vpc bench worm
 	$(BIN)/vpc bench smc
+	$(BIN)/vpc bench impute
 
 lock: $(READY)  ## bring requirements.lock up to date with pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

@@ -3,7 +3,8 @@
 from importlib.metadata import version
 
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
-from .posterior import Posterior, impute, open_posterior
+from .imputation import impute
+from .posterior import Posterior, open_posterior
 from .protocol import Ablate, Change, CurrentClamp, StepFamily, Stimulus, VoltageClamp
 from .recording import Recording
 from .worm import Worm

@@ -1,4 +1,4 @@
-"""The command line: `vpc demo`, `vpc simulate`, `vpc bench`, `vpc lab`."""
+"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc bench`, `vpc lab`."""
 
 import argparse
 import json
@@ -20,13 +20,25 @@ def _json(value: Any) -> str:
 def _demo(options: argparse.Namespace) -> int:
     from .demo import write_demo
 
-    path, gaits = write_demo(options.out, options.seconds, options.seed, progress=not options.json)
+    path, result = write_demo(
+        options.out,
+        options.seconds,
+        options.seed,
+        progress=not options.json,
+        particles=options.particles,
+        init_particles=options.init_particles,
+    )
     if options.json:
-        print(_json({"page": str(path), "gaits": {name: gait._asdict() for name, gait in gaits.items()}}))
-    else:
-        for name, gait in gaits.items():
-            print(f"{name}: {gait}")
-        print(f"\nOpen {path} in a browser.")
+        print(_json({"page": str(path), **result}))
+        return 0
+    print("against the truth, and the same without having looked (medians; coverage of 90 % bands is a mean):\n")
+    print(f"{'':18}{'':15}{'n':>5}{'r':>8}{'nrmse':>8}{'coverage':>10}")
+    for row in result["score"]:
+        figures = f"{row['n']:5d}{row['r']:8.3f}{row['nrmse']:8.3f}{row['coverage']:10.3f}".replace("nan", "   ")
+        print(f"{row['of']:18}{row['source']:15}{figures}")
+    print(f"\nlog evidence {result['log_evidence']:.1f}, median ESS {result['median_ess']:.0f} of {result['particles']}")
+    print(", ".join(f"{name} {took:.1f} s" for name, took in result["timings"].items()))
+    print(f"\nOpen {path} in a browser.")
     return 0
 
 
@@ -68,6 +80,45 @@ def _simulate(options: argparse.Namespace) -> int:
     return 0
 
 
+def _impute(options: argparse.Namespace) -> int:
+    from . import Recording, Worm, diagnose, impute
+    from .experiments import experiment
+    from .store import check_path, open_dataset
+
+    if options.out:
+        check_path(options.out)
+    if options.run is not None and options.experiment is not None:
+        raise ValueError("name a run or an --experiment, not both")
+    worm = Worm(options.variant)
+    settings: dict[str, Any] = {"particles": 1000, "init_particles": 5000}
+    if options.run is not None:
+        truth = open_dataset(options.run).load()
+        recording = Recording.from_simulation(truth)
+    else:
+        truth, recording, settings = experiment(options.experiment or "paper", worm, options.truth, options.seconds)
+    for name in settings:
+        if getattr(options, name) is not None:
+            settings[name] = getattr(options, name)
+    post = impute(
+        worm, recording, options.method, **settings, seed=options.seed, progress=not options.json, checkpoint=options.checkpoint
+    )
+    table = diagnose.table(post.score(truth))
+    result = {name: post.dataset.attrs[name] for name in ("log_evidence", "failure", "particles", "seconds", "core_seconds")}
+    result |= {"ess_median": float(post.ess.median()), "ess_least": float(post.ess.min())}
+    result["score"] = [{"of": of, "source": source, **row} for (of, source), row in table.to_dict("index").items()]
+    if options.out:
+        result["out"] = str(post.save(options.out))
+    if options.json:
+        print(_json(result))
+        return 0
+    print(f"{post}\n\nagainst the truth, and the same without having looked (medians; coverage of 90 % bands is a mean):\n")
+    print(table.round(3).to_string())
+    print(f"\n{result['seconds']:.1f} s, {result['core_seconds']:.1f} core-seconds")
+    if options.out:
+        print(f"written to {options.out}; read it with vpc.open_posterior({options.out!r})")
+    return 0
+
+
 def _bench(options: argparse.Namespace) -> int:
     from . import bench
 
@@ -75,6 +126,7 @@ def _bench(options: argparse.Namespace) -> int:
         "body": (bench.body, bench.body_table),
         "worm": (bench.worm, bench.worm_table),
         "smc": (bench.smc, bench.smc_table),
+        "impute": (bench.impute, bench.impute_table),
     }
     measure, table = parts[options.what]
     result = measure(progress=not options.json)
@@ -101,11 +153,13 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"vpc {__version__}")
     commands = top.add_subparsers(dest="command", required=True)
 
-    demo = commands.add_parser("demo", help="let the worm live and write a page that plays it")
+    demo = commands.add_parser("demo", help="simulate, record 49 neurons, impute the rest, clamp AVA, and write a page of it")
     demo.add_argument("--out", default="demo", help="folder to write index.html into (default: demo)")
-    demo.add_argument("--seconds", type=float, default=10.0, help="how long each worm lives (default: 10)")
-    demo.add_argument("--seed", type=int, help="of the start (default: 0; the body alone starts as the original does)")
-    demo.set_defaults(run=_demo)
+    demo.add_argument("--seconds", type=float, default=5.0, help="how long the worm is recorded (default: 5)")
+    demo.add_argument("--seed", type=int, default=0, help="of the true worm; the imputation takes the next (default: 0)")
+    demo.add_argument("--particles", type=int, default=1000, help="how many worms to condition (default: 1000)")
+    demo.add_argument("--init-particles", type=int, default=5000, help="how many to refine the start from (default: 5000)")
+    demo.set_defaults(run_command=_demo)
 
     simulate = commands.add_parser("simulate", help="let the worm live by its own nervous system, and keep what it did")
     simulate.add_argument("--seconds", type=float, default=10.0, help="how long (default: 10)")
@@ -118,22 +172,37 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--connectome", default="openworm", help="openworm, cook2019, varshney2011, ...")
     simulate.add_argument("--medium", type=float, default=1.0, help="from 0 (water) to 1 (agar) (default: 1)")
     simulate.add_argument("--protocol", help="JSON file with what is done to the worm, as vpc.protocol.dumps writes it")
-    simulate.set_defaults(run=_simulate)
+    simulate.set_defaults(run_command=_simulate)
+
+    impute = commands.add_parser("impute", help="infer every voltage of a worm from the fluorescence of some, and score it")
+    impute.add_argument("run", nargs="?", help="a run that `vpc simulate --out` wrote; or make one with --experiment")
+    impute.add_argument("--experiment", help="paper (default), all, noise or start: see vpc.experiments")
+    impute.add_argument("--truth", type=int, default=0, help="seed of the experiment's truth (default: 0)")
+    impute.add_argument("--seconds", type=float, default=5.0, help="length of the experiment's truth (default: 5)")
+    impute.add_argument("--method", default="bootstrap", help="how (default: bootstrap)")
+    impute.add_argument("--particles", type=int, help="how many worms side by side (default: the experiment's, 1000)")
+    impute.add_argument("--init-particles", type=int, help="how many to refine the start from (default: the experiment's)")
+    impute.add_argument("--seed", type=int, default=1, help="of the sweep (default: 1)")
+    impute.add_argument("--variant", default="default", help="of the worm that is imputed: default, lively, prototype, ...")
+    impute.add_argument("--checkpoint", help="zarr folder from which an interrupted sweep goes on")
+    impute.add_argument("--out", help="zarr folder to write the posterior into")
+    impute.set_defaults(run_command=_impute)
 
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
     bench.add_argument(
         "what",
-        choices=["body", "worm", "smc"],
-        help="body: the mechanics; worm: the closed loop with its nerves; smc: particle filters beside the package `particles`",
+        choices=["body", "worm", "smc", "impute"],
+        help="body: the mechanics; worm: the closed loop with its nerves; smc: particle filters beside `particles`; "
+        "impute: whole sweeps",
     )
-    bench.set_defaults(run=_bench)
+    bench.set_defaults(run_command=_bench)
 
-    for command in (demo, simulate, bench):
+    for command in (demo, simulate, impute, bench):
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     lab = commands.add_parser("lab", help="open the notebooks in JupyterLab; options it does not know go to jupyter lab")
     lab.add_argument("folder", nargs="?", default="notebooks", help="folder with the notebooks (default: notebooks)")
-    lab.set_defaults(run=_lab)
+    lab.set_defaults(run_command=_lab)
     return top
 
 
@@ -145,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.passed_on = unknown
     try:
-        return options.run(options)
+        return options.run_command(options)
     except (ValueError, OSError, MemoryError) as error:
         print(f"vpc {options.command}: {error}", file=sys.stderr)
         return 2

@@ -1,0 +1,287 @@
+"""The virtual patch clamp: whole sweeps, what they find, and what they say when they fail."""
+
+import numba
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+import vpc
+from vpc import diagnose
+from vpc.connectome import NEURONS, index
+from vpc.experiments import EXPERIMENTS, FACTOR, experiment
+from vpc.initialise import learned_prior
+from vpc.observe import fluorescence_of
+from vpc.smc import SMC
+from vpc.smoothing import backward
+from vpc.summaries import describe
+from vpc.sweep import FromPrior, WormModel
+
+WORM = vpc.Worm()
+
+
+def truth(seed: int, seconds: float = 5.0) -> tuple[xr.Dataset, vpc.Recording]:
+    """A noise-free run from the learned prior, and a recording of it."""
+    run, rec, _ = experiment("paper", WORM, seed, seconds)
+    return run, rec
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[xr.Dataset, vpc.Recording, vpc.Posterior]:
+    run, rec = truth(0, 1.0)
+    return run, rec, vpc.impute(WORM, rec, particles=100, init_particles=200, seed=1, progress=False)
+
+
+def test_the_kernel_moves_particles_as_worms_move():
+    """Without noise, a sweep's interval is a simulation's, bitwise; ancestors are followed, and the failed stay failed."""
+    _, rec = truth(0, 0.5)
+    prior = learned_prior(WORM)
+    model = WormModel(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, np.zeros(302))
+    x = model.draw(np.random.default_rng(0), 20)
+    start = xr.Dataset({"voltage": (("sample", "neuron"), x[:, :302]), "calcium": (("sample", "neuron"), x[:, 302:604])})
+    apart = WORM.simulate(0.1, n=20, initial=start.assign_coords(neuron=list(NEURONS)))
+    ancestors = np.array([3, 3, 19] * 7)
+    x[7] = np.nan
+    together = model.advance(np.random.default_rng(0), x, 0, 10, ancestors)
+    np.testing.assert_array_equal(together[:, :302], apart["voltage"].values[ancestors, -1])
+    np.testing.assert_array_equal(together[:, 302:604], apart["calcium"].values[ancestors, -1])
+    assert np.isnan(model.advance(np.random.default_rng(0), x, 0, 5)[7]).all()
+
+
+def test_names_shapes_and_units(small):
+    _, rec, post = small
+    assert post.voltage.dims == ("stat", "time", "neuron") and post.voltage.shape == (7, 21, 302)
+    assert post.body.shape == (7, 21, 49, 3) and post.muscle.shape == (7, 21, 2, 48) and post.calcium.shape == (7, 21, 302)
+    assert post.voltage["stat"].values.tolist() == ["mean", "sd", "q05", "q25", "q50", "q75", "q95"]
+    assert post.voltage.attrs["units"] == "mV" and post.ess.shape == post.failed.shape == (21,)
+    assert np.isfinite(post.log_evidence) and not post.evidence_is_unbiased and not post.failure
+    for kind in (post.filtered, post.smoothed, post.predicted):
+        q = [kind["voltage"].sel(stat=stat).values for stat in ("q05", "q25", "q50", "q75", "q95")]
+        assert (np.diff(q, axis=0) >= 0).all()
+    np.testing.assert_array_equal(post.filtered["voltage"][:, -1], post.smoothed["voltage"][:, -1])  # nothing comes later
+    assert (post.predicted["voltage"].sel(stat="sd") >= 0).all() and "302 neurons from 49" in repr(post)
+    np.testing.assert_array_equal(post.recording.values, rec.values)
+    for name in ("seed", "version", "parameters", "seconds", "core_seconds"):
+        assert name in post.dataset.attrs
+
+
+def test_the_same_seed_gives_the_same_posterior_on_any_number_of_threads(small):
+    _, rec, post = small
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        again = vpc.impute(WORM, rec, particles=100, init_particles=200, seed=1, progress=False)
+    finally:
+        numba.set_num_threads(before)
+    xr.testing.assert_equal(again.dataset, post.dataset)
+    other = vpc.impute(WORM, rec, particles=100, init_particles=200, seed=2, progress=False)
+    assert other.log_evidence != post.log_evidence
+
+
+def test_a_sweep_that_was_killed_resumes_to_the_same_posterior(small, tmp_path, monkeypatch):
+    _, rec, post = small
+    monkeypatch.setattr("vpc.smc.SECONDS_PER_CHECKPOINT", 0.0)
+    path, count, step = tmp_path / "sweep.zarr", iter(range(100)), SMC.__next__
+
+    def killed(filter):
+        if next(count) == 12:
+            raise KeyboardInterrupt
+        return step(filter)
+
+    settings = {"particles": 100, "init_particles": 200, "seed": 1, "progress": False, "checkpoint": path}
+    monkeypatch.setattr(SMC, "__next__", killed)
+    with pytest.raises(KeyboardInterrupt):
+        vpc.impute(WORM, rec, **settings)
+    monkeypatch.setattr(SMC, "__next__", step)
+    xr.testing.assert_equal(vpc.impute(WORM, rec, **settings).dataset, post.dataset)
+    with pytest.raises(ValueError, match="saved by another filter: its particles is 100, here 101"):
+        vpc.impute(WORM, rec, **settings | {"particles": 101})
+
+
+def test_saved_and_opened(small, tmp_path):
+    _, _, post = small
+    again = vpc.open_posterior(post.save(tmp_path / "post.zarr"))
+    xr.testing.assert_identical(again.dataset.load(), post.dataset)
+    fan, same = (one.branch(0.5, seconds=0.2) for one in (post, again))
+    xr.testing.assert_identical(fan, same)
+    shuffled = vpc.Worm(connectome=vpc.Connectome.load().cut("AVAL", "DA1"))
+    post_of_other = vpc.Posterior(post.dataset.assign_attrs(connectome=shuffled.connectome.label))
+    opened = vpc.open_posterior(post_of_other.save(tmp_path / "other.zarr"))
+    with pytest.raises(ValueError, match=r"worm is not known: .* worm="):
+        opened.branch(0.5)
+    run = WORM.simulate(0.1)
+    from vpc.store import save_dataset
+
+    with pytest.raises(ValueError, match="is not a posterior"):
+        vpc.open_posterior(save_dataset(run, tmp_path / "run.zarr"))
+
+
+def test_a_branch_with_a_control(small):
+    """Clamped neurons hold, the control shares the noise, and nothing differs before the clamp begins."""
+    _, _, post = small
+    clamp = vpc.VoltageClamp("AVAL", mv=-10, start=0.1, stop=0.3)
+    fan = post.branch(0.5, clamp, seconds=0.4, control=True, every=0.01)
+    assert fan.sizes["sample"] == 100 and fan["arm"].values.tolist() == ["experiment", "control"]
+    voltage = fan["voltage"].sel(neuron="AVAL")
+    np.testing.assert_allclose(voltage.sel(arm="experiment", time=slice(0.11, 0.3)), -10, atol=1e-9)
+    difference = np.abs(fan["voltage"].sel(arm="experiment") - fan["voltage"].sel(arm="control")).max(["sample", "neuron"])
+    assert (difference.sel(time=slice(0, 0.09)) == 0).all() and (difference.sel(time=slice(0.12, 0.3)) > 1).all()
+    assert np.isfinite(fan["current"].sel(arm="experiment", time=slice(0.1, 0.29))).all()
+    begin = post.dataset["draws"].sel(time=0.5).values[:, :302]
+    np.testing.assert_array_equal(fan["voltage"].sel(arm="control").values[:, 0], begin)
+    mean = post.voltage.sel(stat="mean", time=0.5).values
+    assert np.abs(begin.mean(axis=0) - mean).max() < 2  # draws stand for the weighted particles
+
+
+def test_scores_by_hand(small):
+    run, _, post = small
+    score = post.score(run)
+    here = run.sel(time=post.dataset["time"], method="nearest")["voltage"].sel(neuron="DB5").values
+    mean, low, high = (post.voltage.sel(stat=stat, neuron="DB5").values for stat in ("mean", "q05", "q95"))
+    found = score.sel(source="posterior", neuron="DB5")
+    assert float(found["r"]) == pytest.approx(np.corrcoef(mean, here)[0, 1])
+    assert float(found["nrmse"]) == pytest.approx(np.sqrt(np.mean((mean - here) ** 2)) / np.ptp(here))
+    assert float(found["coverage"]) == pytest.approx(((here >= low - 1e-6) & (here <= high + 1e-6)).mean())
+    counts = [int((score["group"] == group).sum()) for group in diagnose.GROUPS]
+    assert counts[0] == 49 and sum(counts) == 302
+    table = diagnose.table(score)
+    assert table.loc[("unobserved motor", "posterior"), "r"] > 0.9 and ("body", "unconditioned") in table.index
+    with pytest.raises(ValueError, match=r"truth must cover the posterior's frames, from 0 to 1 s"):
+        post.score(run.sel(time=slice(0, 0.5)))
+
+
+def test_alignment_undoes_a_rigid_motion():
+    body = WORM.simulate(2)["body"].values[-1]
+    turn, moved = 0.7, body.copy()
+    rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    moved[:, :2] = body[:, :2] @ rotation.T + [3, -1]
+    moved[:, 2] += turn
+    np.testing.assert_allclose(diagnose.align(moved, body), body, atol=1e-12)
+
+
+def test_when_every_particle_fails_the_posterior_says_why():
+    """The `paper` variant blows up at a high gain: evidence -inf, with time and cause, and no exception."""
+    worm = vpc.Worm("paper", parameters={"w_m": 60.0, "g_on": 0.0})
+    _, rec = truth(0, 1.0)
+    prior = learned_prior(WORM)
+    model = WormModel(worm, rec, fluorescence_of(worm, rec, prior.sigma), prior, np.full(302, 60.0))
+    filter = SMC(model, rec.values, rec.steps, 40).run()
+    assert filter.log_evidence == -np.inf and filter.frames[-1].failed == 1
+    assert "at frame" in filter.failure and (
+        "voltage" in filter.failure or "muscle" in filter.failure or "body" in filter.failure
+    )
+
+
+def test_backward_simulation_is_refused():
+    _, rec = truth(0, 0.5)
+    prior = learned_prior(WORM)
+    model = WormModel(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, prior.noise)
+    with pytest.raises(TypeError, match="calcium and body are deterministic given the voltages; smooth by `trace` or"):
+        backward(SMC(model, rec.values, rec.steps, 10), 5)
+
+
+def test_evidence_from_the_prior_is_exact_for_one_frame():
+    """One frame: the evidence is a product over neurons of integrals over their calcium's prior, which quadrature gives."""
+    _, rec = truth(0, 0.5)
+    one, prior = vpc.Recording(rec.values[:1], rec.neurons, [0.0]), learned_prior(WORM)
+    seen = fluorescence_of(WORM, one, prior.sigma)
+    where = index(one.neurons)
+    z = np.linspace(-8, 8, 20_001)[:, None]
+    calcium = np.maximum(prior.calcium[where] + prior.calcium_sd[where] * z, 1e-3)
+    fits = stats.norm.pdf(one.values[0], seen.full * calcium / (calcium + seen.half) + seen.dark, seen.sigma)
+    exact = np.log(np.trapezoid(stats.norm.pdf(z) * fits, z, axis=0)).sum()
+    model = FromPrior(WORM, one, seen, prior, prior.noise)
+    ratio = np.exp([SMC(model, one.values, one.steps, 300, seed).run().log_evidence - exact for seed in range(100)])
+    assert ratio.std() > 0.01 and abs(ratio.mean() - 1) < 3 * ratio.std() / 10
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments(name):
+    run, rec, settings = experiment(name, WORM, seed=1, seconds=0.5)
+    same, again, _ = experiment(name, WORM, seed=1, seconds=0.5)
+    xr.testing.assert_equal(run, same)
+    np.testing.assert_array_equal(rec.values, again.values)
+    assert len(rec.neurons) == (302 if name == "all" else 49) and settings["particles"] in (48, 1000)
+    exact = run["fluorescence"].sel(neuron=list(rec.neurons)).values[::5]
+    assert np.array_equal(rec.values, exact) == (name != "noise")
+    begins_at_rest = np.abs(run["voltage"].values[0] + 20).max() < 1
+    assert begins_at_rest == (name == "start")
+    with pytest.raises(ValueError, match="experiment must be one of .* did you mean 'paper'"):
+        experiment("papr")
+
+
+@pytest.mark.slow
+def test_noise_free_truths_are_found():
+    """5 truths x 3 seeds at the paper's size: unobserved motor neurons and body, beside the unconditioned worm."""
+    for seed in range(5):
+        run, rec = truth(seed)
+        for again in range(3):
+            score = vpc.impute(WORM, rec, seed=again, progress=False).score(run)
+            table = diagnose.table(score)
+            motor, body = table.loc[("unobserved motor", "posterior")], table.loc[("body", "posterior")]
+            assert motor["r"] >= 0.97 and motor["nrmse"] <= 0.08 and body["r"] >= 0.97
+            blind = table.loc[("unobserved motor", "unconditioned")]
+            assert motor["nrmse"] < 0.8 * blind["nrmse"] and motor["r"] > blind["r"]
+
+
+@pytest.mark.slow
+def test_bands_are_calibrated():
+    """20 truths from the filter's own model, 2 s each, 10,000 particles: 90 % bands of each group cover 85-95 %.
+
+    And the truth's rank among the weighted particles of the last frame is uniform, for a neuron of each group: Kolmogorov &
+    Smirnov's p above 0.01.
+    """
+    prior, covered, ranks = learned_prior(WORM), [], []
+    for seed in range(20):
+        run, rec, _ = experiment("noise", WORM, seed, seconds=2.0)
+        model = FromPrior(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, FACTOR * prior.noise)
+        collect = {"bands": lambda weights, x: describe(weights, x, np.arange(302), (0.05, 0.95))[2:]}
+        filter = SMC(model, rec.values, rec.steps, 10_000, seed, collect=collect).run()
+        voltage = run["voltage"].values[::5]
+        bands = np.array(filter.collected["bands"])
+        covered.append(((voltage >= bands[:, 0]) & (voltage <= bands[:, 1])).mean(axis=0))
+        below = filter.x[:, index(["AVAL", "DB5", "RIAL"])] < voltage[-1, index(["AVAL", "DB5", "RIAL"])]
+        ranks.append((filter.weights[:, None] * below).sum(axis=0))
+    observed = np.isin(list(NEURONS), vpc.KATO_NEURONS)
+    motor = np.array([neuron.type == "motor" for neuron in NEURONS.values()])
+    for group in (observed, motor & ~observed, ~motor & ~observed):
+        assert 0.85 <= np.mean(covered, axis=0)[group].mean() <= 0.95
+    for some in np.array(ranks).T:
+        assert stats.kstest(some, "uniform").pvalue > 0.01
+
+
+def test_all_302_observed():
+    """The paper's second experiment, with 48 / 400 particles: correlation of the neurons that move by more than 1 mV."""
+    run, rec, settings = experiment("all", WORM, seed=1)
+    post = vpc.impute(WORM, rec, seed=0, progress=False, **settings)
+    assert diagnose.table(post.score(run), active=1.0).loc[("observed", "posterior"), "r"] >= 0.98
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"worm": 3}, "worm must be a vpc.Worm, got int"),
+        ({"recording": "file"}, "recording must be a vpc.Recording, got str"),
+        ({"method": "bootstap"}, "method must be one of bootstrap, got 'bootstap'; did you mean 'bootstrap'"),
+        ({"particles": 1}, "particles must be a whole number of at least 2"),
+        ({"init_particles": -1}, "init_particles must be a whole number of at least 0"),
+        ({"factor": -1}, "factor must be from 0 to 10"),
+        ({"temperature": 0}, "temperature must be a positive number"),
+        ({"sigma": -1.0}, "sigma must be positive"),
+        ({"scaling": "none"}, "scaling must be one of settled, paper"),
+        ({"pose": np.zeros((3, 3))}, "pose must have shape"),
+        ({"lag": -1}, "lag must be a number of seconds"),
+    ],
+)
+def test_bad_input(small, changes, message):
+    arguments = {"worm": WORM, "recording": small[1], "particles": 20, "init_particles": 20, "progress": False} | changes
+    with pytest.raises(ValueError, match=message):
+        vpc.impute(**arguments)
+
+
+def test_bad_branches(small):
+    _, _, post = small
+    with pytest.raises(ValueError, match="at must be a moment of the recording, from 0 to 1 s, got 3"):
+        post.branch(3)
+    with pytest.raises(ValueError, match=r"at must be the time of a frame, got 0.52; the nearest is 0.5"):
+        post.branch(0.52)

@@ -1,0 +1,48 @@
+"""The experiments of Warrington, Spencer & Wood, and harder ones: a truth, a recording of it, and how to impute it.
+
+- paper: 49 neurons seen every 0.05 s, a noise-free truth that starts where the learned prior says
+- all: the same with all 302 neurons seen, and few particles
+- noise: the truth is drawn from the filter's own model, with process noise and noise in the recording
+- start: the truth starts at -20 mV and not where the learned prior says
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from .connectome import KATO_NEURONS, NEURONS, index, nearest
+from .initialise import draw_start, learned_prior
+from .recording import Recording
+from .worm import Worm
+
+__all__ = ["EXPERIMENTS", "FACTOR", "Experiment", "experiment"]
+
+FACTOR = 0.2  # of the process noise
+EXPERIMENTS = ("paper", "all", "noise", "start")
+
+
+class Experiment(NamedTuple):
+    """What happened, what was seen of it, and how many particles to impute it with."""
+
+    truth: xr.Dataset
+    recording: Recording
+    settings: dict[str, Any]
+
+
+def experiment(name: str, worm: Worm | None = None, seed: int = 0, seconds: float = 5.0) -> Experiment:
+    """Make one of the experiments, with a truth of its own for each seed."""
+    if name not in EXPERIMENTS:
+        guess = nearest(str(name), EXPERIMENTS)
+        raise ValueError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}; did you mean {guess!r}?")
+    worm = Worm() if worm is None else worm
+    prior = learned_prior(worm)
+    start = None if name == "start" else draw_start(worm, seed)
+    noise = dict(zip(NEURONS, (FACTOR * prior.noise).tolist(), strict=True)) if name == "noise" else 0.0
+    truth = worm.simulate(seconds, seed, noise=noise, initial=start, progress=False)
+    seen = Recording.from_simulation(truth, list(NEURONS) if name == "all" else KATO_NEURONS)
+    if name == "noise":
+        error = prior.sigma[index(seen.neurons)] * np.random.default_rng(seed).standard_normal(seen.values.shape)
+        seen = Recording(seen.values + error, seen.neurons, seen.time)
+    few = {"particles": 48, "init_particles": 400}
+    return Experiment(truth, seen, few if name == "all" else {"particles": 1000, "init_particles": 5000})

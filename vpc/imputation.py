@@ -1,0 +1,198 @@
+"""The virtual patch clamp: `impute` conditions a worm on a recording."""
+
+import json
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from wormsim import check
+from wormsim import geometry as geo
+
+from .connectome import NEURONS, index, nearest
+from .experiments import FACTOR
+from .initialise import learned_prior
+from .loop import BODY_ROW, MUSCLE_ROW
+from .neurons import STEP, N
+from .observe import fluorescence_of
+from .parameters import plain
+from .posterior import KINDS, PARTS, Posterior
+from .recording import Recording
+from .resampling import evenly
+from .smc import SMC
+from .summaries import Collector, Filtered, FixedLag, Predicted, describe
+from .sweep import FromPrior, WormModel
+from .worm import Worm
+
+__all__ = ["METHODS", "impute", "unconditioned"]
+
+METHODS = ("bootstrap",)
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+STATS = ("mean", "sd", *(f"q{round(100 * level):02d}" for level in LEVELS))
+BASELINE = 200  # unconditioned worms to compare with
+
+# What is told of a state: all but velocities.
+_RODS = np.arange(BODY_ROW, MUSCLE_ROW).reshape(geo.RODS, 6)
+_SHOWN = np.concatenate([np.arange(2 * N), _RODS[:, :3].ravel(), np.arange(MUSCLE_ROW, MUSCLE_ROW + 2 * geo.SEGMENTS)])
+_COORDS = {"neuron": list(NEURONS), "coord": ["x", "y", "phi"], "side": ["dorsal", "ventral"], "stat": list(STATS)}
+
+
+def impute(
+    worm: Worm,
+    recording: Recording,
+    method: str = "bootstrap",
+    particles: int = 1000,
+    init_particles: int = 5000,
+    seed: int = 1,
+    progress: bool = True,
+    *,
+    scaling: str = "settled",
+    factor: float = FACTOR,
+    sigma: float | np.ndarray | None = None,
+    temperature: float = 1.0,
+    pose: np.ndarray | None = None,
+    pose_spread: float = 0.0,
+    lag: float = 1.0,
+    draws: int = 100,
+    checkpoint: str | Path | None = None,
+) -> Posterior:
+    """Infer everything inside a worm from the fluorescence of some of its neurons.
+
+    Parameters
+    ----------
+    worm
+        The simulator.
+    recording
+        What was seen of it.
+    method
+        "bootstrap": the particle filter of the paper.
+    particles
+        How many worms to simulate side by side.
+    init_particles
+        How many to refine the start from; with 0 the start is drawn from the prior, and the evidence is exact.
+    seed
+        Of all randomness: the same seed gives the same posterior.
+    progress
+        Show a progress bar.
+    scaling, factor
+        Process noise: "settled" or "paper", of `vpc.initialise`, times a factor.
+    sigma
+        sd of the noise of the fluorescence: one number, or one for each recorded neuron; by default what the corpus gives.
+    temperature
+        Widens the likelihood: the variance of that noise is multiplied by it.
+    pose, pose_spread
+        The body (49, 3) at the first frame, straight by default, and how far it may be bent otherwise, rad.
+    lag
+        Seconds of later frames that a smoothed summary may look at.
+    draws
+        How many worms of each frame to keep, for `Posterior.branch`.
+    checkpoint
+        A zarr folder: a sweep that was interrupted goes on from there.
+    """
+    if not isinstance(worm, Worm):
+        raise ValueError(f"worm must be a vpc.Worm, got {type(worm).__name__}")
+    if not isinstance(recording, Recording):
+        raise ValueError(f"recording must be a vpc.Recording, got {type(recording).__name__}")
+    if method not in METHODS:
+        known, guess = ", ".join(METHODS), nearest(str(method), METHODS)
+        raise ValueError(f"method must be one of {known}, got {method!r}; did you mean {guess!r}?")
+    particles = check.whole("particles", particles, least=2)
+    init_particles = check.whole("init_particles", init_particles, least=0)
+    draws = check.whole("draws", draws, least=0)
+    factor = check.number("factor", factor, "from 0 to 10", lambda x: 0 <= x <= 10)
+    temperature = check.number("temperature", temperature, "a positive number", lambda x: x > 0)
+    lag = check.number("lag", lag, "a number of seconds from 0 on", lambda x: x >= 0)
+    begin, busy = time.perf_counter(), time.process_time()
+
+    prior = learned_prior(worm, scaling)
+    widths = prior.sigma.copy()
+    if sigma is not None:
+        widths[index(recording.neurons)] = np.broadcast_to(np.asarray(sigma, dtype=float), len(recording.neurons))
+        if not (widths > 0).all():
+            raise ValueError(f"sigma must be positive, got {sigma!r}")
+    seen = fluorescence_of(worm, recording, widths, temperature)
+    kind = WormModel if init_particles else FromPrior
+    model = kind(worm, recording, seen, prior, factor * prior.noise, init_particles, pose, pose_spread)
+    frames = int(np.searchsorted(recording.steps, round(lag / STEP), side="right")) - 1
+    collect: dict[str, Collector] = {
+        "filtered": Filtered(_statistics),
+        "smoothed": FixedLag(_statistics, max(frames, 0)),
+        "predicted": Predicted(_statistics),
+        "draws": Filtered(lambda weights, x: x[evenly(weights, draws)].astype(np.float32)),
+    }
+    filter = SMC(model, recording.values, recording.steps, particles, seed, collect=collect).run(progress, checkpoint)
+    attributes = {
+        "method": method,
+        "seed": seed,
+        "particles": particles,
+        "init_particles": init_particles,
+        "scaling": scaling,
+        "factor": factor,
+        "temperature": temperature,
+        "lag": lag,
+        "pose_spread": pose_spread,
+        "log_evidence": filter.log_evidence,
+        "failure": filter.failure,
+        "evidence_is_unbiased": int(init_particles == 0),
+        "version": version("virtual-patch-clamp"),
+        "variant": worm.variant,
+        "connectome": worm.connectome.label,
+        "ablated": ",".join(worm.ablated),
+        "parameters": json.dumps(plain(worm.parameters)),
+        "seconds": time.perf_counter() - begin,
+        "core_seconds": time.process_time() - busy,
+    }
+    return Posterior(_dataset(filter, model, attributes), worm)
+
+
+def _statistics(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """STATS (7, 847) of all that is shown."""
+    return describe(weights, x, _SHOWN, LEVELS).astype(np.float32)
+
+
+def _dataset(filter: SMC, model: WormModel, attributes: dict[str, Any]) -> xr.Dataset:
+    """What a sweep collected, with names and units."""
+    recording, collected = model.recording, filter.collected
+    data: dict[str, Any] = {}
+    for kind, prefix in KINDS.items():
+        if kind not in collected:
+            continue
+        values, begin = np.moveaxis(np.array(collected[kind]), 1, 0), 0
+        for name, (dims, shape, unit) in PARTS.items():
+            part = values[:, :, begin : begin + int(np.prod(shape))].reshape(*values.shape[:2], *shape)
+            data[prefix + name] = (("stat", "time", *dims), part, {"units": unit, "given": kind})
+            begin += int(np.prod(shape))
+    frames = filter.frames
+    data["draws"] = (("time", "draw", "state"), np.array(collected["draws"]), {"meaning": "whole worms, for branching"})
+    data["ess"] = ("time", np.array([frame.ess for frame in frames]), {"meaning": "effective sample size"})
+    data["ancestors"] = ("time", np.array([frame.ancestors for frame in frames]), {"meaning": "particles with offspring"})
+    data["failed"] = ("time", np.array([frame.failed for frame in frames]), {"meaning": "share of particles that failed"})
+    data["evidence"] = ("time", np.array([frame.log_evidence for frame in frames]), {"units": "nats", "meaning": "so far"})
+    seen = recording.values[: len(frames)]
+    data["fluorescence"] = (("time", "observed"), seen, {"units": "1", "meaning": "what was recorded"})
+    data["sigma"] = ("observed", model.seen.sigma, {"units": "1"})
+    data["noise"] = ("neuron", model.noise, {"units": "mV a step of 10 ms"})
+    pose = geo.straight()[0] if model.pose is None else model.pose
+    data["pose"] = (("rod", "coord"), pose, {"units": "mm, mm, rad", "meaning": "of the body at the first frame"})
+    data["objects"] = (("object", "shape"), model.worm.objects, {"units": "mm"})
+    seconds = recording.time[: len(frames)]
+    coords = _COORDS | {"time": ("time", seconds, {"units": "s"}), "observed": list(recording.neurons)}
+    return xr.Dataset(data, coords, attributes)
+
+
+def unconditioned(posterior: Posterior) -> Posterior:
+    """The same worm without the recording: what one would say without having looked."""
+    recording, attributes = posterior.recording, posterior.dataset.attrs
+    worm = posterior.known_worm()
+    prior, sigma = learned_prior(worm, attributes["scaling"]), np.ones(N)
+    sigma[index(recording.neurons)] = posterior.dataset["sigma"].values
+    seen = fluorescence_of(worm, recording, sigma)
+    pose, spread = posterior.dataset["pose"].values, attributes["pose_spread"]
+    model = WormModel(worm, recording, seen, prior, posterior.dataset["noise"].values, 0, pose, spread)
+    blind = np.full_like(recording.values, np.nan)
+    collect = {"filtered": Filtered(_statistics), "draws": Filtered(lambda weights, x: x[:0])}
+    filter = SMC(model, blind, recording.steps, BASELINE, attributes["seed"], threshold=0, collect=collect).run()
+    return Posterior(_dataset(filter, model, attributes | {"method": "none", "log_evidence": 0.0}), worm)
