@@ -71,9 +71,10 @@ class SMC(Iterator[Frame]):
     collect
         By name, summaries of (weights, particles), or collectors, of `vpc.summaries`; `collected` holds their values.
 
-    When all particles have weight 0, the evidence is -inf, `failure` says where and why, and the filter ends. A likelihood of NaN
-    or +inf is an error that names the particle and the frame; so are particles of NaN, unless their likelihood is -inf: these
-    have failed, and the others go on. One particle, one frame, or none are no special cases: without frames the evidence is 1.
+    When all particles have weight 0, the evidence is -inf, `failure` says where and why, and the filter ends. A likelihood of
+    NaN or +inf is an error that names the particle and the frame; so are particles of NaN, unless their likelihood is -inf:
+    these have failed, and the others go on. One particle, one frame or none are no special cases: without frames the evidence
+    is 1.
     """
 
     def __init__(

@@ -24,21 +24,6 @@ def test_version(capsys):
     assert capsys.readouterr().out.strip() == f"vpc {__version__}"
 
 
-def test_demo_prints_one_json_object_and_nothing_else(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path / "page"), "--seconds", "3", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (tmp_path / "page" / "index.html").stat().st_size > 1e5
-    assert result["gaits"]["In water, body alone"]["frequency"] == pytest.approx(2.2, rel=0.05)
-    assert [path.name for path in (tmp_path / "page").iterdir()] == ["index.html"]
-
-
-def test_json_has_no_nan(tmp_path, capsys):
-    """Too short for a gait on agar: null, which every JSON parser reads."""
-    assert main(["demo", "--out", str(tmp_path), "--seconds", "1.5", "--seed", "1", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert result["gaits"]["On agar, body alone"]["frequency"] is None
-
-
 def test_bad_input_is_one_line(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path), "--seconds", "-1"]) == 2
     error = capsys.readouterr().err
