@@ -164,10 +164,11 @@ class Autoregressive:
         sd = 1 / np.sqrt(1 + information)
         mean = place * information * sd**2
         draws = np.where(rng.random(x.shape) < 0.1, x, mean + sd * rng.standard_normal(x.shape))
-        prior, near = np.exp(-0.5 * draws**2), np.exp(-0.5 * np.square((draws - mean) / sd)) / sd
+        log_prior, log_near = -0.5 * draws**2, -0.5 * np.square((draws - mean) / sd) - np.log(sd)
+        log_drawn = np.logaddexp(np.log(0.1) + log_prior, np.log(0.9) + log_near)
         fits = -0.5 * np.square((y - self.observe(draws)) / self.observation_noise)
         fits = np.where(np.isnan(y), 0, fits - np.log(np.sqrt(2 * np.pi) * self.observation_noise))
-        new, estimate = by_column(rng, draws, fits + np.log(prior / (0.1 * prior + 0.9 * near)))
+        new, estimate = by_column(rng, draws, fits + log_prior - log_drawn)
         return new, estimate - self.log_likelihood(y, new, first) if estimate > -np.inf else np.full(len(x), -np.inf)
 
     def log_transition(self, x: np.ndarray, new: np.ndarray, first: int, last: int) -> np.ndarray:

@@ -294,7 +294,7 @@ def impute(progress: bool = True) -> dict[str, Any]:
 
     def sweep(recording: vpc.Recording, particles: int, candidates: int) -> tuple[float, float]:
         begin, busy = time.perf_counter(), time.process_time()
-        vpc.impute(animal, recording, particles=particles, init_particles=candidates, draws=1, progress=False)
+        vpc.impute(animal, recording, particles=particles, init_particles=candidates, progress=False)
         return time.perf_counter() - begin, time.process_time() - busy
 
     crowds, lengths = (100, 316, 1000, 3162, 10_000), (0.5, 1.5, 5.0, 15.0, 50.0)

@@ -83,37 +83,49 @@ def _simulate(options: argparse.Namespace) -> int:
 def _impute(options: argparse.Namespace) -> int:
     from . import Recording, Worm, diagnose, impute
     from .experiments import experiment
+    from .posterior import worm_of
     from .store import check_path, open_dataset
 
     if options.out:
         check_path(options.out)
-    if options.run is not None and options.experiment is not None:
-        raise ValueError("name a run or an --experiment, not both")
-    worm = Worm(options.variant)
-    settings: dict[str, Any] = {"particles": 1000, "init_particles": 5000}
-    if options.run is not None:
-        truth = open_dataset(options.run).load()
-        recording = Recording.from_simulation(truth)
+    if options.recording is not None and options.preset is not None:
+        raise ValueError("name a run or a --preset, not both")
+    if options.recording is not None:
+        truth = open_dataset(options.recording).load()
+        recording = Recording.from_simulation(truth, every=options.every)
+        worm = worm_of(truth)
+        if worm is None:
+            raise ValueError(
+                f"{options.recording} is of a worm with wiring of its own; impute it in Python, where that is at hand"
+            )
+        settings: dict[str, Any] = {}
     else:
-        truth, recording, settings = experiment(options.experiment or "paper", worm, options.truth, options.seconds)
-    for name in settings:
-        if getattr(options, name) is not None:
-            settings[name] = getattr(options, name)
+        worm = Worm(options.variant)
+        truth, recording, settings = experiment(options.preset or "paper", worm, options.truth, options.seconds)
+    settings |= {
+        name: value for name in ("particles", "init_particles", "factor") if (value := getattr(options, name)) is not None
+    }
     post = impute(
         worm, recording, options.method, **settings, seed=options.seed, progress=not options.json, checkpoint=options.checkpoint
     )
-    table = diagnose.table(post.score(truth))
-    result = {name: post.dataset.attrs[name] for name in ("log_evidence", "failure", "particles", "seconds", "core_seconds")}
-    result |= {"ess_median": float(post.ess.median()), "ess_least": float(post.ess.min())}
-    result["score"] = [{"of": of, "source": source, **row} for (of, source), row in table.to_dict("index").items()]
     if options.out:
-        result["out"] = str(post.save(options.out))
+        post.save(options.out)
+    known, score = post.dataset.attrs, None if post.failure else post.score(truth)
+    result = {"wall_seconds": known["seconds"], **{name: known[name] for name in ("core_seconds", "log_evidence", "particles")}}
+    result |= {"min_ess": float(post.ess.min()), "failed": float(post.failed.max()), "failure": post.failure}
+    if score is not None:
+        medians = diagnose.medians(score)
+        result |= {"score": medians["posterior"], "score_unconditioned": medians["unconditioned"]}
+    if options.out:
+        result["out"] = options.out
     if options.json:
         print(_json(result))
         return 0
-    print(f"{post}\n\nagainst the truth, and the same without having looked (medians; coverage of 90 % bands is a mean):\n")
-    print(table.round(3).to_string())
-    print(f"\n{result['seconds']:.1f} s, {result['core_seconds']:.1f} core-seconds")
+    print(post)
+    if score is not None:
+        print("\nagainst the truth, and the same without having looked (medians; coverage of 90 % bands is a mean):\n")
+        print(diagnose.table(score).round(3).to_string())
+    print(f"\n{known['seconds']:.1f} s, {known['core_seconds']:.1f} core-seconds")
     if options.out:
         print(f"written to {options.out}; read it with vpc.open_posterior({options.out!r})")
     return 0
@@ -175,15 +187,19 @@ def parser() -> argparse.ArgumentParser:
     simulate.set_defaults(run_command=_simulate)
 
     impute = commands.add_parser("impute", help="infer every voltage of a worm from the fluorescence of some, and score it")
-    impute.add_argument("run", nargs="?", help="a run that `vpc simulate --out` wrote; or make one with --experiment")
-    impute.add_argument("--experiment", help="paper (default), all, noise or start: see vpc.experiments")
+    impute.add_argument("recording", nargs="?", help="a run that `vpc simulate --out` wrote; or make one with --preset")
+    impute.add_argument(
+        "--preset", help="an experiment: paper (default), all, noise or start; vpc.experiments tells them apart"
+    )
     impute.add_argument("--truth", type=int, default=0, help="seed of the experiment's truth (default: 0)")
     impute.add_argument("--seconds", type=float, default=5.0, help="length of the experiment's truth (default: 5)")
+    impute.add_argument("--every", type=float, default=0.05, help="seconds between the frames seen of a run (default: 0.05)")
     impute.add_argument("--method", default="bootstrap", help="how (default: bootstrap)")
     impute.add_argument("--particles", type=int, help="how many worms side by side (default: the experiment's, 1000)")
     impute.add_argument("--init-particles", type=int, help="how many to refine the start from (default: the experiment's)")
     impute.add_argument("--seed", type=int, default=1, help="of the sweep (default: 1)")
-    impute.add_argument("--variant", default="default", help="of the worm that is imputed: default, lively, prototype, ...")
+    impute.add_argument("--factor", type=float, help="of the process noise (default: the experiment's, 0.2)")
+    impute.add_argument("--variant", default="default", help="of the experiment's worm: default, lively, prototype, ...")
     impute.add_argument("--checkpoint", help="zarr folder from which an interrupted sweep goes on")
     impute.add_argument("--out", help="zarr folder to write the posterior into")
     impute.set_defaults(run_command=_impute)

@@ -13,7 +13,7 @@ from .connectome import NEURONS
 if TYPE_CHECKING:
     from .posterior import Posterior
 
-__all__ = ["GROUPS", "align", "curvature", "score", "table"]
+__all__ = ["GROUPS", "align", "curvature", "medians", "score", "table"]
 
 GROUPS = ("observed", "unobserved motor", "other")
 STILL = 1e-6  # of a range, mV: what moves less has no correlation
@@ -41,21 +41,31 @@ def score(posterior: "Posterior", truth: xr.Dataset) -> xr.Dataset:
         truth = truth.sel(time=times, method="nearest", tolerance=1e-3)
     except KeyError:
         raise ValueError(f"truth must cover the posterior's frames, from {times[0]:g} to {times[-1]:g} s") from None
+    if not np.isfinite(truth["voltage"]).all():
+        raise ValueError("truth must be finite, but its worm failed")
+    parts, sources = [], (posterior, posterior.unconditioned)
+    frames = min(int((source.failed < 1).sum()) for source in sources)  # until all particles failed, if they did
+    if frames < 2:
+        raise ValueError(f"posterior has {frames} frames to score: {posterior.failure or 'there must be 2'}")
+    truth = truth.isel(time=slice(frames))
     voltage = truth["voltage"].sel(neuron=list(NEURONS))
     bent = curvature(truth["body"]) if "body" in truth else None
-    parts = []
-    for source in (posterior, posterior.unconditioned):
-        mean, low, high = (source.voltage.sel(stat=stat, drop=True) for stat in ("mean", "q05", "q95"))
-        inside = (voltage.values >= low.values - 1e-6) & (voltage.values <= high.values + 1e-6)  # bands are in single precision
+    for source in sources:
+        shown = source.voltage.isel(time=slice(frames))
+        mean, low, high = (shown.sel(stat=stat, drop=True) for stat in ("mean", "q05", "q95"))
+        rounding = np.spacing(np.abs(voltage.values).astype(np.float32))  # bands are in single precision
+        inside = (voltage.values >= low.values - rounding) & (voltage.values <= high.values + rounding)
         found = {**_compare(mean, voltage), "coverage": ("neuron", inside.mean(axis=0))}
         if bent is not None:
-            shape = _compare(curvature(source.body.sel(stat="mean", drop=True)), bent)
+            shape = _compare(curvature(source.body.isel(time=slice(frames)).sel(stat="mean", drop=True)), bent)
             found |= {f"body_{name}": value for name, value in shape.items()}
         parts.append(xr.Dataset(found))
     result = xr.concat(parts, xr.Variable("source", ["posterior", "unconditioned"]))
     observed = np.isin(list(NEURONS), posterior.dataset["observed"].values)
     motor = np.array([neuron.type == "motor" for neuron in NEURONS.values()])
     group = np.where(observed, GROUPS[0], np.where(motor, GROUPS[1], GROUPS[2]))
+    gone = posterior.dataset.attrs["ablated"]
+    group = np.where(np.isin(list(NEURONS), gone.split(",")), "ablated", group)
     extent = (voltage.max("time") - voltage.min("time")).values
     return result.assign_coords(neuron=list(NEURONS), group=("neuron", group), range=("neuron", extent, {"units": "mV"}))
 
@@ -86,6 +96,23 @@ def table(found: xr.Dataset, active: float = 0.0) -> pd.DataFrame:
             body = {name: _median(one[f"body_{name}"].values) for name in ("r", "nrmse")}
             rows.append({"source": source, "of": "body", "n": one["body_r"].size, **body, "coverage": np.nan})
     return pd.DataFrame(rows).set_index(["of", "source"]).sort_index(level=0, sort_remaining=False)
+
+
+def medians(found: xr.Dataset, active: float = 1.0) -> dict[str, dict[str, float]]:
+    """A score in five numbers for each source; `active` neurons are those whose truth moves by more than so many mV."""
+    out = {}
+    for source in found["source"].values.tolist():
+        one = found.sel(source=source)
+        group, extent = one["group"].values, one["range"].values
+        unseen = np.isin(group, GROUPS[1:])
+        out[source] = {
+            "r_unobserved_motor": _median(one["r"].values[group == GROUPS[1]]),
+            "r_unobserved_active": _median(one["r"].values[unseen & (extent > active)]),
+            "nrmse_unobserved_motor": _median(one["nrmse"].values[group == GROUPS[1]]),
+            "r_body": _median(one["body_r"].values) if "body_r" in one else np.nan,
+            "coverage90": float(one["coverage"].values[group != "ablated"].mean()),
+        }
+    return out
 
 
 def _median(values: np.ndarray) -> float:

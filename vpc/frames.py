@@ -52,7 +52,7 @@ def to_dataset(
 ) -> xr.Dataset:
     """What the kernel recorded of a run, with names and units; of one worm, without a dimension `sample`."""
     n = len(out.current)
-    time = np.arange(out.current.shape[1]) * out.every * STEP
+    time = np.round(np.arange(out.current.shape[1]) * out.every * STEP, 2)
     failed = worms.failed_step.reshape(-1)[:n]
     failed_at = np.where(failed >= 0, (failed + 1) * STEP, np.inf)
     pose, sides = ("rod", "coord"), ("side", "segment")

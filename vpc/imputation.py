@@ -110,18 +110,20 @@ def impute(
     prior = learned_prior(worm, scaling)
     widths = prior.sigma.copy()
     if sigma is not None:
-        widths[index(recording.neurons)] = np.broadcast_to(np.asarray(sigma, dtype=float), len(recording.neurons))
-        if not (widths > 0).all():
+        count = len(recording.neurons)
+        given = check.array("sigma", sigma, () if np.ndim(sigma) == 0 else (count,))
+        if not (given > 0).all():
             raise ValueError(f"sigma must be positive, got {sigma!r}")
+        widths[index(recording.neurons)] = given
     seen = fluorescence_of(worm, recording, widths, temperature)
-    kind = WormModel if init_particles else FromPrior
-    model = kind(worm, recording, seen, prior, factor * prior.noise, init_particles, pose, pose_spread)
-    frames = int(np.searchsorted(recording.steps, round(lag / STEP), side="right")) - 1
+    candidates = init_particles if len(recording.steps) > 1 else 0
+    kind = WormModel if candidates else FromPrior
+    model = kind(worm, recording, seen, prior, factor * prior.noise, candidates, pose, pose_spread)
     collect: dict[str, Collector] = {
         "filtered": Filtered(_statistics),
-        "smoothed": FixedLag(_statistics, max(frames, 0)),
+        "smoothed": FixedLag(_statistics, round(lag / STEP)),
         "predicted": Predicted(_statistics),
-        "draws": Filtered(lambda weights, x: x[evenly(weights, draws)].astype(np.float32)),
+        "draws": Filtered(lambda weights, x: x[evenly(weights, draws)].astype(np.float32), label=str(draws)),
     }
     filter = SMC(model, recording.values, recording.steps, particles, seed, collect=collect).run(progress, checkpoint)
     attributes = {
@@ -136,13 +138,13 @@ def impute(
         "pose_spread": pose_spread,
         "log_evidence": filter.log_evidence,
         "failure": filter.failure,
-        "evidence_is_unbiased": int(init_particles == 0),
+        "evidence_is_unbiased": int(kind is FromPrior),
         "version": version("virtual-patch-clamp"),
         "variant": worm.variant,
         "connectome": worm.connectome.label,
         "ablated": ",".join(worm.ablated),
         "parameters": json.dumps(plain(worm.parameters)),
-        "seconds": time.perf_counter() - begin,
+        "seconds": max(time.perf_counter() - begin, filter.seconds),  # more if the sweep was resumed
         "core_seconds": time.process_time() - busy,
     }
     return Posterior(_dataset(filter, model, attributes), worm)
@@ -195,4 +197,5 @@ def unconditioned(posterior: Posterior) -> Posterior:
     blind = np.full_like(recording.values, np.nan)
     collect = {"filtered": Filtered(_statistics), "draws": Filtered(lambda weights, x: x[:0])}
     filter = SMC(model, blind, recording.steps, BASELINE, attributes["seed"], threshold=0, collect=collect).run()
-    return Posterior(_dataset(filter, model, attributes | {"method": "none", "log_evidence": 0.0}), worm)
+    own = {"method": "none", "log_evidence": 0.0, "particles": BASELINE, "init_particles": 0, "failure": filter.failure}
+    return Posterior(_dataset(filter, model, attributes | own | {"seconds": filter.seconds}), worm)

@@ -28,6 +28,8 @@ from .worm import Worm
 __all__ = ["SCALINGS", "Prior", "draw_start", "learned_prior", "pose_along", "poses"]
 
 RUNS, SECONDS, SETTLED = 48, 5.0, 2.0  # s
+CORPUS = 48_302  # a seed of its own, so that no truth is in the corpus by accident
+LEAST_SIGMA = 1e-3  # of the noise of fluorescence
 MOST_NOISE, LEAST_NOISE = 5.0, 0.0005  # mV a step
 LEAST_CALCIUM = 1e-3  # uM
 SCALINGS = ("settled", "paper")
@@ -70,7 +72,7 @@ class _Hashed:
 
 @functools.lru_cache(maxsize=64)
 def _learn(hashed: _Hashed, scaling: str) -> Prior:
-    run = hashed.worm.simulate(SECONDS, n=RUNS, record=["voltage", "calcium"], progress=False)
+    run = hashed.worm.simulate(SECONDS, CORPUS, RUNS, record=["voltage", "calcium"], progress=False)
     run = run.isel(sample=run["ok"].all("time").values)
     if run.sizes["sample"] == 0:
         raise ValueError("worm fails within 5 s in each of 48 noise-free runs, so that nothing can be learned from them")
@@ -82,14 +84,17 @@ def _learn(hashed: _Hashed, scaling: str) -> Prior:
     if scaling == "paper":
         extent = (voltage.max("time") - voltage.min("time")).mean("sample")
     variance = everything["fluorescence"].var(["sample", "time"]).values
-    return Prior(
+    prior = Prior(
         voltage.mean(["sample", "time"]).values,
         voltage.std(["sample", "time"]).values,
         chosen["calcium"].mean(["sample", "time"]).values,
         chosen["calcium"].std(["sample", "time"]).values,
         np.maximum(MOST_NOISE * extent.values / max(float(extent.max()), 1e-12), LEAST_NOISE),
-        np.sqrt(0.02 * np.sqrt(1.1 * variance / (variance.max() + 0.1))),
+        np.maximum(np.sqrt(0.02 * np.sqrt(1.1 * variance / (variance.max() + 0.1))), LEAST_SIGMA),
     )
+    for values in prior:
+        values.flags.writeable = False  # it is handed out again
+    return prior
 
 
 def draw(prior: Prior, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +106,7 @@ def draw(prior: Prior, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np
 
 def draw_start(worm: Worm, seed: int = 0, scaling: str = "settled") -> xr.Dataset:
     """A frame for `Worm.simulate(initial=...)`, drawn from the learned prior: straight, but with its neurons in mid-life."""
-    rng = np.random.default_rng(check.whole("seed", seed, least=0))
+    rng = np.random.default_rng([check.whole("seed", seed, least=0), 1])  # other uses of a seed have streams of their own
     voltage, calcium = draw(learned_prior(worm, scaling), rng, 1)
     return xr.Dataset({"voltage": ("neuron", voltage[0]), "calcium": ("neuron", calcium[0])}, {"neuron": list(NEURONS)})
 
@@ -135,7 +140,7 @@ def pose_along(points: np.ndarray) -> np.ndarray:
 
 
 def poses(pose: np.ndarray | None, spread: float, rng: np.random.Generator, n: int) -> np.ndarray:
-    """n bodies (n, 49, 3) around one (straight by default), each bent by smooth random angles of sd `spread` rad."""
+    """n bodies (n, 49, 3) around one (straight by default), bent by smooth random angles of sd `spread` rad at their ends."""
     start = geo.straight()[0] if pose is None else check.array("pose", pose, (geo.RODS, 3))
     if spread == 0:
         return np.broadcast_to(start, (n, geo.RODS, 3))
@@ -143,7 +148,7 @@ def poses(pose: np.ndarray | None, spread: float, rng: np.random.Generator, n: i
     waves = np.cos(np.pi * np.arange(4)[:, None] * where)  # a turn of the whole, and bends of growing number
     bends = spread / np.sqrt(len(waves)) * rng.standard_normal((n, len(waves))) @ waves
     out = np.empty((n, geo.RODS, 3))
-    out[:, :, 2] = start[:, 2] + bends
+    out[:, :, 2] = np.unwrap(start[:, 2]) + bends
     direction = 0.5 * (out[:, 1:, 2] + out[:, :-1, 2]) - np.pi / 2
     distance = np.hypot(*np.diff(start[:, :2], axis=0).T)
     steps = distance[None, :, None] * np.stack([np.cos(direction), np.sin(direction)], axis=2)

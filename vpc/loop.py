@@ -24,8 +24,8 @@ from .noise import PROCESS, gaussians
 BODY_ROW, MUSCLE_ROW = 2 * N, 2 * N + 6 * geo.RODS
 SIZE = MUSCLE_ROW + 2 * geo.SEGMENTS
 MOST_CALCIUM = 1e6  # uM
-FINE, VOLTAGE_FAILED, MUSCLE_FAILED, BODY_FAILED = range(4)
-CAUSES = ("", "a voltage beyond 250 mV", "a muscle activation beyond 3", "a body bent beyond what is physical")
+FINE, VOLTAGE_FAILED, MUSCLE_FAILED, BODY_FAILED, FAILED_BEFORE = range(5)
+CAUSES = ("", "a voltage beyond 250 mV", "a muscle activation beyond 3", "a body bent beyond what is physical", "")
 
 
 class Worms(NamedTuple):
@@ -154,7 +154,7 @@ def _notice(which, step, alive, cause, failed_step):
 
 
 @kernel
-def _load(x, ancestors, spare, first, b, alive):
+def _load(x, ancestors, spare, first, b, alive, cause):
     """Fill a block with the states (particle, 994) of ancestors; one that has failed (NaN) is replaced, and does not live."""
     for begin in range(0, SIZE, 8):  # a few rows at a time, which the nearest cache holds
         for i in range(LANES):
@@ -162,8 +162,9 @@ def _load(x, ancestors, spare, first, b, alive):
             for k in range(begin, min(begin + 8, SIZE)):
                 b[k, i] = x[p, k]
     for i in range(LANES):
-        alive[i] = 0.0 if np.isnan(b[0, i]) else 1.0
-        if alive[i] == 0.0:
+        alive[i], cause[i] = 1.0, FINE
+        if np.isnan(b[0, i]):
+            alive[i], cause[i] = 0.0, FAILED_BEFORE
             b[:, i] = spare
 
 
@@ -202,7 +203,7 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
         b, living = block.reshape(SIZE, LANES), alive[n]
         body = block[BODY_ROW * LANES : MUSCLE_ROW * LANES]
         if passing:
-            _load(offspring.x, offspring.ancestors, offspring.spare, n * LANES, b, living)
+            _load(offspring.x, offspring.ancestors, offspring.spare, n * LANES, b, living, cause[n])
         activation[:] = b[MUSCLE_ROW:]
         rows[:N] = rows[MID // LANES : MID // LANES + N] = b[:N]
         rows[CALCIUM // LANES : CALCIUM // LANES + N] = b[N : 2 * N]

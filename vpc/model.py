@@ -1,6 +1,7 @@
 """What a filter needs to know of a model: three functions over particles, which lie along axis 0 of an array.
 
-A model may offer more. What it has is found, not asked for; what something needs and the model has not is named in an error.
+Methods give new arrays, and leave x as it is. A model may offer more. What it has is found, not asked for; what something needs
+and the model has not is named in an error.
 
 - `advance(rng, x, first, last, ancestors)`: several steps in one call, of x[ancestors] if ancestors are given
 - `propose(rng, x, y, first, last)`: the same with y in view, and the log of p / q for each particle, where q is the density it

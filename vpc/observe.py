@@ -62,6 +62,9 @@ def fluorescence_of(worm: Worm, recording: Recording, sigma: np.ndarray, tempera
     A recording that no calcium could give is refused.
     """
     which = index(recording.neurons)
+    gone = [name for name in recording.neurons if name in worm.ablated]
+    if gone:
+        raise ValueError(f"recording holds neurons that are ablated in the worm: {', '.join(gone)}; leave them out of it")
     full, half, dark = (of(worm.parameters, name)[which] for name in ("F", "Kd", "D"))
     for name, low, high, values in zip(recording.neurons, dark, dark + full, recording.values.T, strict=True):
         if (values < low - 0.25 * (high - low)).any() or (values > high + 0.25 * (high - low)).any():

@@ -1,6 +1,7 @@
 """`Posterior`: what is known of a worm, given a recording, and experiments that branch from it."""
 
 import json
+import warnings
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from .recording import Recording
 from .store import open_dataset, save_dataset
 from .worm import Worm
 
-__all__ = ["KINDS", "PARTS", "Posterior", "open_posterior"]
+__all__ = ["KINDS", "PARTS", "Posterior", "open_posterior", "worm_of"]
 
 # What is told of a state, with dimensions, shapes and units, and given what: names in the dataset get these prefixes.
 PARTS = {
@@ -44,6 +45,8 @@ class Posterior:
         self.dataset, self.worm = dataset, worm
 
     def _kind(self, kind: str) -> xr.Dataset:
+        if KINDS[kind] + "voltage" not in self.dataset:
+            raise ValueError(f"an unconditioned worm has nothing {kind}")
         return xr.Dataset({name: self.dataset[KINDS[kind] + name] for name in PARTS}, attrs=self.dataset.attrs)
 
     @property
@@ -110,7 +113,9 @@ class Posterior:
     def recording(self) -> Recording:
         """What was seen."""
         data = self.dataset
-        return Recording(data["fluorescence"].values, data["observed"].values.tolist(), data["time"].values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they were given when it was recorded
+            return Recording(data["fluorescence"].values, data["observed"].values.tolist(), data["time"].values)
 
     def save(self, path: str | Path) -> Path:
         """Write everything into a zarr folder, which is there whole or not at all."""
@@ -137,7 +142,7 @@ class Posterior:
         seconds
             How long.
         seed
-            Of the noise.
+            Of the noise, which is another one than that of a run with this seed.
         control
             Let the same worms live on with the same noise and without the experiment too; the two are then along a leading
             dimension `arm`, "experiment" and "control".
@@ -158,9 +163,10 @@ class Posterior:
             raise ValueError("this posterior has no draws to branch from: impute with draws=100 or so")
         initial = _frame(state).assign_coords(time=times[frame])
         noise = dict(zip(NEURONS, self.dataset["noise"].values.tolist(), strict=True))
+        own = int(np.random.SeedSequence([check.whole("seed", seed, least=0), 4]).generate_state(1)[0])
         arms = {"experiment": protocol, "control": ()} if control else {"experiment": protocol}
         runs = [
-            worm.simulate(seconds, seed, len(state), actions, noise, initial, every=every, progress=progress)
+            worm.simulate(seconds, own, len(state), actions, noise, initial, every=every, progress=progress)
             for actions in arms.values()
         ]
         runs = [(run if "sample" in run.dims else run.expand_dims("sample")).assign_attrs(branched_at=at) for run in runs]
@@ -218,14 +224,18 @@ def open_posterior(path: str | Path, worm: Worm | None = None) -> Posterior:
     dataset = open_dataset(path)
     if "draws" not in dataset or "log_evidence" not in dataset.attrs:
         raise ValueError(f"{path} is not a posterior; vpc.store.open_dataset reads other results")
-    attributes = dataset.attrs
-    if worm is None and attributes["connectome"] in SOURCES:
-        parameters, ablated = json.loads(attributes["parameters"]), attributes["ablated"]
-        worm = Worm(
-            attributes["variant"],
-            attributes["connectome"],
-            parameters=parameters,
-            objects=dataset["objects"].values,
-            ablated=ablated.split(",") if ablated else (),
-        )
-    return Posterior(dataset, worm)
+    return Posterior(dataset, worm or worm_of(dataset))
+
+
+def worm_of(dataset: xr.Dataset) -> Worm | None:
+    """The worm of a run or a posterior, as its attributes tell; None if its wiring was changed by hand."""
+    known = dataset.attrs
+    if known["connectome"] not in SOURCES:
+        return None
+    return Worm(
+        known["variant"],
+        known["connectome"],
+        parameters=json.loads(known["parameters"]),
+        objects=dataset["objects"].values,
+        ablated=known["ablated"].split(",") if known["ablated"] else (),
+    )

@@ -47,10 +47,10 @@ class Recording:
         self.data = xr.DataArray(
             values,
             dims=("time", "neuron"),
-            coords={"time": ("time", steps * STEP, {"units": "s"}), "neuron": names},
+            coords={"time": ("time", np.round(steps * STEP, 2), {"units": "s"}), "neuron": names},
             name="fluorescence",
         )
-        self.steps = steps - steps[0] if len(steps) else steps  # counted from the first frame
+        self.steps = steps - steps[0]  # counted from the first frame
         self._warn()
 
     def _warn(self) -> None:
@@ -101,15 +101,15 @@ class Recording:
         seed: int = 0,
     ) -> "Recording":
         """What a microscope would see of a run: some neurons, a frame every so many seconds, Gaussian noise of some sd."""
-        if not isinstance(run, xr.Dataset) or "fluorescence" not in run or "sample" in run.dims:
+        if not isinstance(run, xr.Dataset) or "fluorescence" not in run or run["fluorescence"].dims != ("time", "neuron"):
             raise ValueError("run must be the run of one worm with its calcium recorded, as `Worm.simulate` gives it")
         noise = check.number("noise", noise, "a number from 0 on", lambda sd: sd >= 0)
-        stride = float(run["time"][1]) if run.sizes["time"] > 1 else STEP
+        stride = round(float(run["time"][1] - run["time"][0]), 6) if run.sizes["time"] > 1 else STEP
         rule = f"a multiple of {stride:g} s, the run's own interval"
         every = check.number("every", every, rule, lambda s: s > 0 and abs(s / stride - round(s / stride)) < 1e-6)
         index(list(neurons))
         seen = run["fluorescence"].isel(time=slice(None, None, round(every / stride))).sel(neuron=list(neurons))
-        draws = np.random.default_rng(check.whole("seed", seed, least=0)).standard_normal(seen.shape)
+        draws = np.random.default_rng([check.whole("seed", seed, least=0), 3]).standard_normal(seen.shape)
         return cls(seen.values + noise * draws, list(neurons), seen["time"].values)
 
     def __repr__(self) -> str:

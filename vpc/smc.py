@@ -12,6 +12,7 @@ All randomness of frame k comes from a generator with the key (seed, k), so a fi
 on as if nothing had happened.
 """
 
+import contextlib
 import hashlib
 import json
 import time
@@ -94,7 +95,7 @@ class SMC(Iterator[Frame]):
             shape = self.observations.shape
             raise ValueError(f"observations must have frames along axis 0, and what was seen after it; got shape {shape}")
         self.times = _check_times(times, len(self.observations))
-        self.particles, self.seed = check.whole("particles", particles), check.whole("seed", seed, least=0)
+        self.particles, self.seed = check.whole("particles", particles), check.whole("seed", seed, 0, 2**63 - 1)
         if resampling not in SCHEMES:
             known, guess = ", ".join(SCHEMES), nearest(str(resampling), SCHEMES)
             raise ValueError(f"resampling must be one of {known}, got {resampling!r}; did you mean {guess!r}?")
@@ -103,15 +104,18 @@ class SMC(Iterator[Frame]):
         self.collectors: dict[str, Collector] = {
             name: Filtered(how) if callable(how) else how.copy() for name, how in (collect or {}).items()
         }
+        for name in set(self.collectors) & set(Frame._fields):
+            raise ValueError(f"collect must not use {name!r} as a name: every filter has it of itself")
 
         self.index = 0  # of the next frame
         self.x: np.ndarray = np.empty(0)
         self.weights = np.full(self.particles, 1 / self.particles)
-        self.prior_weights = self.weights  # before the last frame was compared with
+        self.prior_x, self.prior_weights = self.x, self.weights  # before they were compared with the last frame
         self.ancestors: np.ndarray | None = None  # of each particle in the frame before; None if each is its own
         self.log_evidence = 0.0
         self.failure = ""  # why the evidence is -inf, if it is
         self.seconds = 0.0  # that it took so far
+        self._collected = 0  # frames
         self.frames: list[Frame] = []
 
     @property
@@ -122,6 +126,8 @@ class SMC(Iterator[Frame]):
     def __next__(self) -> Frame:
         if self.index == len(self.times) or self.failure:
             raise StopIteration
+        if len(self.frames) > self._collected:
+            raise ValueError(f"filter was interrupted while it summarised frame {self._collected}: make it anew, or restore it")
         k, t, y = self.index, int(self.times[self.index]), self.observations[self.index]
         rng, begin = np.random.Generator(np.random.Philox(key=[self.seed, k])), time.perf_counter()
 
@@ -133,47 +139,63 @@ class SMC(Iterator[Frame]):
         # Move.
         before = int(self.times[k - 1]) if k > 0 else 0
         if k == 0:
-            x = self._checked(self.model.initial(rng, self.particles), "initial", (self.particles,))
+            x = self._call("initial", (self.particles,), rng, self.particles)
+        blind = x
         x, log_ratio, method = self._move(rng, x, y, before, t)
 
         # Weight.
-        log_likelihood = self._checked(self.model.log_likelihood(y, x, t), "log_likelihood", (self.particles,))
+        log_likelihood = self._call("log_likelihood", (self.particles,), y, x, t)
         log_factors = log_likelihood + log_ratio
         new_weights, increment = reweighted(weights, log_factors)
+        dead = log_factors == -np.inf
+        failed = np.count_nonzero(dead) / self.particles
         if np.isnan(x.sum()) or not increment < np.inf:
             self._diagnose(x, method, log_likelihood, log_factors)
-        self.x, self.prior_weights, self.weights, self.index = x, weights, new_weights, k + 1
+        if k == 0 and t == before:
+            self._remember(blind, weights, 0.0, None)
+        else:
+            self._remember(x, weights, log_ratio, dead if failed else None)
+        self.x, self.weights, self.index = x, new_weights, k + 1
         self.log_evidence += increment
         if increment == -np.inf:
             explain = capability(self.model, "explain")
             self.failure = f"all particles have weight 0 at frame {k} (step {t}){': ' + explain() if explain else ''}"
 
-        failed = np.count_nonzero(log_factors == -np.inf) / self.particles
         resampled, offspring = False, self.particles
         if self.ancestors is not None:
             resampled, offspring = True, 1 + int(np.count_nonzero(self.ancestors[1:] > self.ancestors[:-1]))  # they are sorted
-        frame = Frame(k, t, effective_sample_size(self.weights), self.log_evidence, resampled, offspring, failed)
+        ess = 0.0 if self.failure else effective_sample_size(self.weights)
+        frame = Frame(k, t, ess, self.log_evidence, resampled, offspring, failed)
         self.frames.append(frame)
         for collector in self.collectors.values():
             collector.update(self)
+        self._collected = k + 1
         self.seconds += time.perf_counter() - begin
         return frame
+
+    def _remember(self, x: np.ndarray, weights: np.ndarray, log_ratio: np.ndarray | float, failed: np.ndarray | None) -> None:
+        """Keep particles as they would be had the frame not been seen, of those that did not fail on the way."""
+        if not isinstance(log_ratio, float):
+            weights = reweighted(weights, log_ratio)[0]
+        if failed is not None and not failed.all():
+            weights = np.where(failed, 0.0, weights) / weights[~failed].sum()
+        self.prior_x, self.prior_weights = x, weights
 
     def _move(
         self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, first: int, last: int
     ) -> tuple[np.ndarray, np.ndarray | float, str]:
         """Offspring at a later step, log p / q of each (0 for moves drawn from the model), and the method that gave them."""
-        if last > first and (advance := capability(self.model, "advance")) and not capability(self.model, "propose"):
-            return self._checked(advance(rng, x, first, last, self.ancestors), "advance", x.shape), 0.0, "advance"
+        proposes, advances = capability(self.model, "propose"), capability(self.model, "advance")
+        if last > first and advances and not proposes:
+            return self._call("advance", x.shape, rng, x, first, last, self.ancestors), 0.0, "advance"
         x = x if self.ancestors is None else x.take(self.ancestors, axis=0)
-        if (propose := capability(self.model, "propose")) is not None:
-            new, log_ratio = propose(rng, x, y, first, last)
+        if proposes:
+            with self._blame("propose"):
+                new, log_ratio = proposes(rng, x, y, first, last)
             return self._checked(new, "propose", x.shape), self._checked(log_ratio, "propose", (self.particles,)), "propose"
-        if last == first:
-            return x, 0.0, "initial"
         for step in range(first, last):
-            x = self._checked(self.model.step(rng, x, step), "step", x.shape)
-        return x, 0.0, "step"
+            x = self._call("step", x.shape, rng, x, step)
+        return x, 0.0, "step" if last > first else "initial"
 
     def run(self, progress: bool = False, checkpoint: str | Path | None = None) -> Self:
         """Go through all frames that are left.
@@ -199,7 +221,7 @@ class SMC(Iterator[Frame]):
 
     def copy(self) -> "SMC":
         """Another filter in the same state, which can go its own way."""
-        other = object.__new__(SMC)
+        other = object.__new__(type(self))
         other.__dict__ = self.__dict__ | {"frames": list(self.frames)}
         other.collectors = {name: collector.copy() for name, collector in self.collectors.items()}
         return other
@@ -243,22 +265,38 @@ class SMC(Iterator[Frame]):
             collector.restore({part.removeprefix(f"{name}."): saved[part].values for part in parts})
         self.x, self.weights, self.index = saved["particles"].values, saved["weights"].values, len(self.frames)
         self.log_evidence = self.frames[-1].log_evidence if self.frames else 0.0
-        self.failure, self.seconds = saved.attrs["failure"], saved.attrs["seconds"]
+        self.failure, self.seconds, self._collected = saved.attrs["failure"], saved.attrs["seconds"], len(self.frames)
         return self
 
     def _identity(self) -> dict[str, Any]:
         """What two filters must share for one to go on where the other stopped."""
+        parameters = json.dumps(getattr(self.model, "parameters", {}), default=np.ndarray.tolist)
         data = hashlib.sha256(self.observations.tobytes() + self.times.tobytes()).hexdigest()[:16]
         return {
             "model": type(self.model).__name__,
-            "parameters": json.dumps(getattr(self.model, "parameters", {}), default=np.ndarray.tolist),
+            "parameters": hashlib.sha256(parameters.encode()).hexdigest()[:16],
             "observations": data,
             "particles": self.particles,
             "seed": self.seed,
             "resampling": self.resampling,
             "threshold": self.threshold,
-            "collect": ",".join(self.collectors),
+            "collect": ", ".join(f"{name} {collector.label}".strip() for name, collector in self.collectors.items()),
         }
+
+    def _call(self, method: str, shape: tuple[int, ...], *arguments: Any) -> np.ndarray:
+        """What a method of the model gives."""
+        with self._blame(method):
+            value = getattr(self.model, method)(*arguments)
+        return self._checked(value, method, shape)
+
+    @contextlib.contextmanager
+    def _blame(self, method: str) -> Iterator[None]:
+        """Say where an error of the model came from."""
+        try:
+            yield
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            k, t = self.index, int(self.times[self.index])
+            raise ValueError(f"`{method}` of the model fails at frame {k} (step {t}): {error}") from error
 
     def _checked(self, value: Any, method: str, shape: tuple[int, ...]) -> np.ndarray:
         """What a method of the model gave, if it has the right shape."""
@@ -284,6 +322,7 @@ class SMC(Iterator[Frame]):
 
 def _check_times(times: Sequence[int] | np.ndarray | None, frames: int) -> np.ndarray:
     result = np.arange(frames) if times is None else np.asarray(times)
+    result = result.astype(np.int64) if np.issubdtype(result.dtype, np.integer) or not frames else result
     if result.shape != (frames,) or not np.issubdtype(result.dtype, np.integer):
         raise ValueError(f"times must be {frames} whole numbers, one for each frame of observations, got {times!r}")
     if frames and (result[0] < 0 or (np.diff(result) <= 0).any()):

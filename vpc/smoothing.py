@@ -69,7 +69,7 @@ def trace(filter: SMC) -> Ancestry:
 
 
 def fixed_lag(filter: SMC, lag: int, collect: Mapping[str, Summary]) -> dict[str, list[Any]]:
-    """Run a filter, and summarise each of its frames as seen `lag` frames later, or at the end."""
+    """Run a filter, and summarise each of its frames as seen `lag` steps later, or at the end."""
     _check_fresh(filter)
     added = {name: FixedLag(summary, lag) for name, summary in collect.items()}
     for _ in filter:
@@ -85,8 +85,8 @@ def backward(filter: SMC, paths: int, seed: int = 0) -> np.ndarray:
     assert density is not None
     _check_fresh(filter)
     history = [(filter.x, filter.weights) for _ in filter]
-    if filter.failure:
-        raise ValueError(f"filter has nothing to draw from: {filter.failure}")
+    if filter.failure or not history:
+        raise ValueError(f"filter has nothing to draw from: {filter.failure or 'there are no frames'}")
     rng = np.random.default_rng(check.whole("seed", seed, least=0))
     x, weights = history[-1]
     out = np.empty((paths, len(history), *x.shape[1:]))
@@ -95,7 +95,9 @@ def backward(filter: SMC, paths: int, seed: int = 0) -> np.ndarray:
         x, weights = history[k]
         first, last = filter.times[k], filter.times[k + 1]
         for path in range(paths):
-            given, _ = reweighted(weights, density(x, out[path, k + 1], first, last))
+            given, likely = reweighted(weights, density(x, out[path, k + 1], first, last))
+            if not -np.inf < likely < np.inf:
+                raise ValueError(f"`log_transition` of the model gives {likely} from frame {k} to the next for every particle")
             out[path, k] = x[multinomial(rng, given, 1)[0]]
     return out
 

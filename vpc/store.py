@@ -17,7 +17,7 @@ MARK = "written_by"  # an attribute on disk, so that other programs' files are n
 
 def check_path(path: str | Path) -> Path:
     """Where a dataset may be written, or an error: what is there must be a result of this program."""
-    path = Path(path)
+    path = _recovered(Path(path))
     if path.exists() and not _is_ours(path):
         raise ValueError(f"{path} exists and is not a result of this program; choose another name")
     return path
@@ -47,7 +47,7 @@ def save_dataset(dataset: xr.Dataset, path: str | Path) -> Path:
 
 def open_dataset(path: str | Path) -> xr.Dataset:
     """Read a dataset that `save_dataset` wrote; its numbers are read when they are needed."""
-    path = Path(path)
+    path = _recovered(Path(path))
     if not _is_ours(path):
         raise ValueError(f"{path} is not a result of this program" if path.exists() else f"there is no {path}")
     dataset = xr.open_zarr(path, consolidated=False, chunks=None)
@@ -65,6 +65,16 @@ def arviz_view(draws: xr.Dataset, **groups: xr.Dataset) -> xr.DataTree:
     posterior = draws if "chain" in draws.dims else draws.expand_dims("chain")
     chains = posterior.assign_coords(chain=range(posterior.sizes["chain"]), draw=range(posterior.sizes["draw"]))
     return xr.DataTree.from_dict({"posterior": chains.transpose("chain", "draw", ...), **groups})
+
+
+def _recovered(path: Path) -> Path:
+    """The path, at which there is again what a program that was killed while it replaced it had put aside."""
+    if not path.exists():
+        for old in path.parent.glob(f".{path.name}.*/old"):
+            os.replace(old, path)
+            shutil.rmtree(old.parent, ignore_errors=True)
+            break
+    return path
 
 
 def _is_ours(path: Path) -> bool:

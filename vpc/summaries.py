@@ -81,6 +81,8 @@ def _select(values, weights, n, level):
             if int((values[i] - low) * scale) == chosen:
                 values[kept], weights[kept] = values[i], weights[i]
                 kept += 1
+        if kept == 0:  # by rounding, the level lies beyond the last
+            return high
         n = kept
     for i in range(1, n):
         value, weight, j = values[i], weights[i], i
@@ -122,7 +124,7 @@ def _quantiles(weights, tile, levels, some, their, out):
             total[k, places[k]] += w
 
     # The bin of each level, and how much weight lies below it; levels that share a bin share its numbers.
-    slot, count = np.full((WIDE, BINS), -1, np.int8), np.zeros((WIDE, len(levels)), np.int64)
+    slot, count = np.full((WIDE, BINS), -1, np.int16), np.zeros((WIDE, len(levels)), np.int64)
     place, below = np.zeros((WIDE, len(levels)), np.int64), np.zeros((WIDE, len(levels)))
     for k in range(WIDE):
         chosen, sum_below = 0, 0.0
@@ -149,13 +151,25 @@ def _quantiles(weights, tile, levels, some, their, out):
 
 
 @kernel
+def _sorted_quantiles(weights, values, levels, out):
+    """Quantiles the slow way, for numbers that bins cannot hold: infinite ones, and ranges beyond those of a float."""
+    order = np.argsort(values)
+    j, total = 0, weights[order[0]]
+    for q in range(len(levels)):
+        while total < levels[q] and j < len(order) - 1:
+            j += 1
+            total += weights[order[j]]
+        out[q] = values[order[j]]
+
+
+@kernel
 def _share(share, shares, weights, x, columns, levels, out):
     """Mean, variance and quantiles of every tile of columns whose number leaves a remainder of `share`."""
     used = np.flatnonzero(weights > 0.0)
     n = len(used)
-    w, tile, found = weights[used], np.zeros((n, WIDE)), np.empty((2 + len(levels), WIDE))
+    w, tile, found = weights[used] / weights[used].sum(), np.zeros((n, WIDE)), np.empty((2 + len(levels), WIDE))
     some, their = np.empty((2, WIDE, len(levels), n if len(levels) else 0))
-    reach = levels * w.sum() * (1 - 1e-12)
+    reach = levels * (1 - 1e-12)
     for begin in range(share * WIDE, len(columns), shares * WIDE):
         width = min(WIDE, len(columns) - begin)
         for i in range(n):
@@ -163,7 +177,21 @@ def _share(share, shares, weights, x, columns, levels, out):
                 tile[i, k] = x[used[i], columns[begin + k]]
         _moments(w, tile, found[0], found[1])
         if len(levels):
+            odd = np.zeros(width, np.bool_)
+            for k in range(width):
+                scale = _scale(tile[:, k].min(), tile[:, k].max())
+                odd[k] = not np.isfinite(found[1, k]) or (scale == 0.0 and tile[:, k].min() < tile[:, k].max())
+                if odd[k]:
+                    column = tile[:, k].copy()
+                    tile[:, k] = 0.0
+                    if np.isnan(column).any():
+                        out[2:, begin + k] = np.nan
+                    else:
+                        _sorted_quantiles(w, column, reach, out[2:, begin + k])
             _quantiles(w, tile, reach, some, their, found[2:])
+            for k in range(width):
+                if odd[k]:
+                    found[2:, k] = out[2:, begin + k]
         out[:, begin : begin + width] = found[:, :width]
 
 
@@ -218,7 +246,9 @@ def quantiles(*levels: float) -> Summary:
 
 
 class Collector(Protocol):
-    """Something that a filter calls after each frame, and saves with itself."""
+    """Something that a filter calls after each frame, and saves with itself; the label tells it from others of its kind."""
+
+    label: str
 
     @property
     def values(self) -> list[Any]:
@@ -240,8 +270,8 @@ class Collector(Protocol):
 class Filtered:
     """A summary of the particles at each frame, given the frames so far."""
 
-    def __init__(self, summary: Summary):
-        self.summary = summary
+    def __init__(self, summary: Summary, label: str = ""):
+        self.summary, self.label = summary, label
         self.values: list[Any] = []
 
     def update(self, filter: "SMC") -> None:
@@ -258,28 +288,30 @@ class Filtered:
 
     def copy(self) -> Self:
         """Another one with the same values."""
-        other = type(self)(self.summary)
+        other = type(self)(self.summary, self.label)
         other.values = list(self.values)
         return other
 
 
 class Predicted(Filtered):
-    """A summary of the particles at each frame, given the frames before it."""
+    """A summary of the particles at each frame, given the frames before it, of those that did not fail on the way."""
 
     def update(self, filter: "SMC") -> None:
         """Summarise the particles with the weights that they had before they were compared with the frame."""
-        self.values.append(self.summary(filter.prior_weights, filter.x))
+        self.values.append(self.summary(filter.prior_weights, filter.prior_x))
 
 
 class FixedLag:
-    """A summary of the particles at each frame, given the frames until `lag` later, as far as there are any.
+    """A summary of the particles at each frame, given the frames until `lag` steps later, as far as there are any.
 
     Of each frame in this window it keeps the particles that still have descendants, and how much weight these carry.
     """
 
     def __init__(self, summary: Summary, lag: int):
         self.summary, self.lag = summary, check.whole("lag", lag, least=0)
+        self.label = f"{lag} steps"
         self._done: list[Any] = []
+        self._times: list[int] = []  # of each frame in the window
         self._states: list[np.ndarray] = []  # of each frame in the window, particles with descendants
         self._ancestors: list[np.ndarray] = []  # and where among them those of today's particles are
         self._weights = np.empty(0)
@@ -300,24 +332,26 @@ class FixedLag:
                 alive, self._ancestors[k] = np.unique(ancestors[filter.ancestors], return_inverse=True)
                 if len(alive) < len(self._states[k]):
                     self._states[k] = self._states[k][alive]
+        now = filter.frames[-1].time
+        self._times.append(now)
         self._states.append(filter.x)
         self._ancestors.append(np.arange(len(filter.x)))
         self._weights = filter.weights
-        if len(self._states) > self.lag:
+        while self._times and now - self._times[0] >= self.lag:
             self._done.append(self._summarise(0))
-            del self._states[0], self._ancestors[0]
+            del self._times[0], self._states[0], self._ancestors[0]
 
     def state(self) -> dict[str, np.ndarray]:
         """The values of the frames that are done, and the window."""
         window = {f"states_{k}": states for k, states in enumerate(self._states)}
         window |= {f"ancestors_{k}": ancestors for k, ancestors in enumerate(self._ancestors)}
-        return {"done": np.array(self._done), "weights": self._weights, **window}
+        return {"done": np.array(self._done), "times": np.array(self._times, int), "weights": self._weights, **window}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a window over."""
-        self._done, self._weights = list(state["done"]), state["weights"]
-        count = sum(name.startswith("states_") for name in state)
-        self._states, self._ancestors = ([state[f"{what}_{k}"] for k in range(count)] for what in ("states", "ancestors"))
+        self._done, self._weights, self._times = list(state["done"]), state["weights"], state["times"].tolist()
+        window = range(len(self._times))
+        self._states, self._ancestors = ([state[f"{what}_{k}"] for k in window] for what in ("states", "ancestors"))
 
     def copy(self) -> Self:
         """Another one with the same window."""

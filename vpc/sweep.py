@@ -5,7 +5,8 @@ It starts in one of two ways:
 - from the learned prior: voltages and calcium are drawn neuron by neuron, calcium with the first frame in view. The evidence is
   then exact (its estimate unbiased)
 - refined, as Warrington, Spencer & Wood do: many such draws live for one interval, those that fit the second frame are traced
-  back to the start, and jittered. The evidence is then that of a model which starts where these draws are
+  back to the start, and jittered. The evidence is then that of a model which starts where these draws are: it has seen the
+  first two frames before it is asked how likely they are
 """
 
 import numba
@@ -76,12 +77,9 @@ class WormModel:
     @property
     def parameters(self) -> dict[str, object]:
         """What two models must share to be the same."""
-        return {
-            "worm": self.worm._attributes(0, 0, 0.0, ()),
-            "noise": self.noise,
-            **self.seen._asdict(),
-            **self.prior._asdict(),
-        }
+        own = {name: getattr(self, name) for name in ("noise", "candidates", "pose", "pose_spread")}
+        worm = self.worm._attributes(0, 0, 0.0, ()) | {"objects": self.worm.objects}
+        return own | {"worm": worm, "seen": self.seen._asdict(), "prior": self.prior._asdict()}
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """States from the prior; muscles are relaxed and the body is at rest."""
@@ -92,7 +90,7 @@ class WormModel:
 
     def initial(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Particles at the first frame."""
-        if not self.candidates or len(self.recording.steps) < 2:
+        if not self.candidates:
             return self.draw(rng, n)
         x, _ = self.propose_start(rng, self.draw(rng, self.candidates), self.recording.values[0])
         later = self.advance(rng, x, 0, int(self.recording.steps[1]))
@@ -102,6 +100,7 @@ class WormModel:
         x[:, :N] += JITTER_VOLTAGE * self.prior.voltage_sd * rng.standard_normal((n, N))
         x[:, N:BODY_ROW] += JITTER_CALCIUM * self.prior.calcium_sd * rng.standard_normal((n, N))
         np.maximum(x[:, N:BODY_ROW], LEAST_CALCIUM, out=x[:, N:BODY_ROW])
+        self._worms = None
         return x
 
     def propose_start(self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
@@ -120,10 +119,11 @@ class WormModel:
         """Offspring at a later step, all steps in one call of the kernel; those that failed are NaN."""
         ancestors = np.arange(len(x)) if ancestors is None else ancestors
         n, key = len(ancestors), rng.bit_generator.random_raw(2)
-        self._worms = loop.room(n, min(numba.get_num_threads(), -(-n // LANES)))
-        slots = np.arange(self._worms.alive.size, dtype=np.uint64).reshape(self._worms.alive.shape)
+        worms = loop.room(n, min(numba.get_num_threads(), -(-n // LANES)))
+        slots = np.arange(worms.alive.size, dtype=np.uint64).reshape(worms.alive.shape)
         offspring = Offspring(np.ascontiguousarray(x), ancestors, self._spare, np.empty((n, SIZE)))
-        advance(self.worm, self._worms, first, last, self._inputs, Noise(self.noise, key, slots, 0), self._nothing, offspring)
+        advance(self.worm, worms, first, last, self._inputs, Noise(self.noise, key, slots, 0), self._nothing, offspring)
+        self._worms = worms
         return offspring.out
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray, t: int) -> np.ndarray:
@@ -132,8 +132,8 @@ class WormModel:
 
     def explain(self) -> str:
         """Why worms failed in the last interval."""
-        causes = [] if self._worms is None else [CAUSES[code] for code in np.unique(self._worms.cause) if code]
-        return "; ".join(causes) or "no particle comes near the recording"
+        causes = [] if self._worms is None else [CAUSES[code] for code in np.unique(self._worms.cause)]
+        return "; ".join(filter(None, causes)) or "no particle comes near the recording"
 
 
 class FromPrior(WormModel):

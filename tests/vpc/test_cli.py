@@ -84,3 +84,22 @@ def test_bench_worm_measures_and_explains(monkeypatch):
     result = json.loads(json.dumps(bench.worm(progress=False)))
     assert result["numpy_us"] > 10 * result["quiet_us"] and result["thousand_worms_5_s"] > 0
     assert "1000 noisy worms" in bench.worm_table(result)
+
+
+def test_impute_prints_the_contract(tmp_path, capsys):
+    """A run on disk, its own worm, and a score beside the unconditioned one."""
+    run = str(tmp_path / "run.zarr")
+    assert main(["simulate", "--seconds", "0.5", "--variant", "lively", "--out", run, "--json"]) == 0
+    capsys.readouterr()
+    out = str(tmp_path / "post.zarr")
+    small = ["--particles", "50", "--init-particles", "60", "--json"]
+    assert main(["impute", run, "--out", out, *small]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert {"wall_seconds", "core_seconds", "log_evidence", "min_ess", "failed", "score", "score_unconditioned"} <= set(result)
+    names = {"r_unobserved_motor", "r_unobserved_active", "nrmse_unobserved_motor", "r_body", "coverage90"}
+    assert set(result["score"]) == set(result["score_unconditioned"]) == names
+    assert vpc.open_posterior(out).worm.variant == "lively"
+    assert main(["impute", "--preset", "noise", "--seconds", "0.5", *small]) == 0
+    assert json.loads(capsys.readouterr().out)["particles"] == 50
+    assert main(["impute", run, "--preset", "paper"]) == 2 and "not both" in capsys.readouterr().err
+    assert main(["impute", out]) == 2 and "run must be the run of one worm" in capsys.readouterr().err

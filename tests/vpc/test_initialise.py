@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import vpc
-from vpc.initialise import draw_start, learned_prior, pose_along, poses
+from vpc.initialise import CORPUS, draw_start, learned_prior, pose_along, poses
 from wormsim import geometry as geo
 
 
 def test_the_corpus_gives_prior_noise_and_sigma():
     """By hand, from the same 48 runs."""
     worm = vpc.Worm()
-    run = worm.simulate(5, n=48)
+    run = worm.simulate(5, CORPUS, n=48)
     late = run.sel(time=slice(2, None))
     prior = learned_prior(worm)
     np.testing.assert_allclose(prior.voltage, late["voltage"].mean(["sample", "time"]))
@@ -29,6 +29,8 @@ def test_the_corpus_gives_prior_noise_and_sigma():
 def test_it_is_learned_once_for_each_worm():
     worm = vpc.Worm()
     assert learned_prior(worm) is learned_prior(vpc.Worm())
+    with pytest.raises(ValueError, match="read-only"):
+        learned_prior(worm).sigma[0] = 1
     assert learned_prior(worm) is not learned_prior(worm.with_parameters(w_s=9.0))
     assert learned_prior(worm) is not learned_prior(worm.ablate("AVAL"))
 

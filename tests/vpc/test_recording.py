@@ -70,6 +70,8 @@ def test_bad_recordings(arguments, message):
 def test_bad_simulations(run):
     with pytest.raises(ValueError, match="run must be the run of one worm"):
         vpc.Recording.from_simulation(vpc.Worm().simulate(0.1, n=2))
+    late = vpc.Recording.from_simulation(run.sel(time=slice(0.1, None)), every=0.03)
+    assert late.time[:2].tolist() == [0.1, 0.13] and late.steps[1] == 3
     with pytest.raises(ValueError, match="every must be a multiple of 0.01 s"):
         vpc.Recording.from_simulation(run, every=0.015)
     with pytest.raises(ValueError, match="noise must be a number from 0 on"):

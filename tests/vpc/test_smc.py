@@ -160,6 +160,36 @@ def test_a_filter_refuses_what_another_has_saved(tmp_path):
             filter.restore(path)
 
 
+def test_a_prediction_has_not_seen_the_frame():
+    """Even if the particles have, because they were proposed with it in view."""
+    model = LinearGaussian(np.zeros((1, 1)), process_noise=0.1, observation_noise=0.5)
+    filter = SMC(model, [[1.0]], particles=20_000, collect={"before": Predicted(weighted_mean), "after": weighted_mean}).run()
+    assert abs(filter.collected["before"][0][0]) < 0.03 and filter.collected["after"][0][0] == pytest.approx(0.8, abs=0.02)
+
+
+def test_a_far_outlier_is_no_trouble():
+    model = LinearGaussian(np.zeros((1, 1)), process_noise=0.1, observation_noise=0.5)
+    y = np.array([[50.0]])
+    exact = model.kalman(y, [0]).log_evidence
+    assert SMC(model, y, particles=500).run().log_evidence == pytest.approx(exact, rel=0.01)
+
+
+def test_a_filter_that_was_interrupted_says_so():
+    """In the middle of its summaries, where a frame is half told."""
+    calls = iter(range(10))
+
+    def summary(weights, x):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return weighted_mean(weights, x)
+
+    filter = SMC(TWIN, data(missing=False), TIMES, 10, collect={"mean": summary})
+    with pytest.raises(KeyboardInterrupt):
+        filter.run()
+    with pytest.raises(ValueError, match="filter was interrupted while it summarised frame 2: make it anew, or restore it"):
+        filter.run()
+
+
 def test_threads_change_nothing():
     y, before = data(missing=True), numba.get_num_threads()
     runs = []
@@ -294,7 +324,13 @@ def test_edges():
             lambda: SMC(Odd([0, 0], np.full((2, 2), np.nan)), np.zeros((3, 1)), particles=2).run(),
             "`step` of the model gave NaN for particle 0 at frame 1",
         ),
-        (lambda: SMC(Autoregressive(), np.zeros((3, 29))).run(), "observations must have 30 species in each frame, got shape"),
+        (
+            lambda: SMC(Autoregressive(), np.zeros((3, 29))).run(),
+            "`propose` .* at frame 0 .*: observations must have 30 species",
+        ),
+        (lambda: SMC(Odd([0]), np.zeros((3, 1)), np.array([5, 3, 1], np.uint64)), r"times\[1\] is 3"),
+        (lambda: SMC(Odd([0]), np.zeros((3, 1)), collect={"ess": weighted_mean}), "collect must not use 'ess' as a name"),
+        (lambda: SMC(Odd([0]), np.zeros((3, 1)), seed=2**64), "seed must be a whole number"),
     ],
 )
 def test_bad_input(act, message):
