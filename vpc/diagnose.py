@@ -1,5 +1,6 @@
 """How good a posterior is, where the truth is known: correlation, error and coverage, beside an unconditioned worm's."""
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,30 @@ from .connectome import NEURONS
 if TYPE_CHECKING:
     from .posterior import Posterior
 
-__all__ = ["GROUPS", "align", "curvature", "medians", "score", "table"]
+__all__ = ["GROUPS", "LEVELS", "STATS", "align", "bands", "curvature", "medians", "score", "table"]
 
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+STATS = ("mean", "sd", *(f"q{round(100 * level):02d}" for level in LEVELS))
 GROUPS = ("observed", "unobserved motor", "other")
 STILL = 1e-6  # of a range, mV: what moves less has no correlation
+
+
+def bands(run: xr.Dataset) -> xr.Dataset:
+    """Mean, sd and quantiles over the samples of a run or a branch, along a leading dimension `stat`, of everything it holds.
+
+    Clamp currents too: what it takes to hold a neuron, and how sure that is. Samples that failed are left out.
+    """
+    if "sample" not in run.dims:
+        raise ValueError("run must have a dimension 'sample', as branches and runs with n > 1 have")
+    numbers = run[[name for name, values in run.items() if "sample" in values.dims and values.dtype == float]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of clamps that are not on, which have no current
+        parts = [
+            numbers.mean("sample"),
+            numbers.std("sample"),
+            *(numbers.quantile(q, "sample").drop_vars("quantile") for q in LEVELS),
+        ]
+    return xr.concat(parts, xr.Variable("stat", list(STATS)), combine_attrs="override").assign_attrs(run.attrs)
 
 
 def curvature(body: xr.DataArray) -> xr.DataArray:

@@ -13,6 +13,7 @@ from wormsim import check
 from wormsim import geometry as geo
 
 from .connectome import NEURONS, index, nearest
+from .diagnose import LEVELS, STATS
 from .experiments import FACTOR
 from .initialise import learned_prior
 from .loop import BODY_ROW, MUSCLE_ROW
@@ -30,8 +31,6 @@ from .worm import Worm
 __all__ = ["METHODS", "impute", "unconditioned"]
 
 METHODS = ("bootstrap",)
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-STATS = ("mean", "sd", *(f"q{round(100 * level):02d}" for level in LEVELS))
 BASELINE = 200  # unconditioned worms to compare with
 
 # What is told of a state: all but velocities.

@@ -133,6 +133,10 @@ def test_a_branch_with_a_control(small):
     difference = np.abs(fan["voltage"].sel(arm="experiment") - fan["voltage"].sel(arm="control")).max(["sample", "neuron"])
     assert (difference.sel(time=slice(0, 0.09)) == 0).all() and (difference.sel(time=slice(0.12, 0.3)) > 1).all()
     assert np.isfinite(fan["current"].sel(arm="experiment", time=slice(0.1, 0.29))).all()
+    bands = diagnose.bands(fan)
+    np.testing.assert_allclose(bands["voltage"].sel(stat="mean"), fan["voltage"].mean("sample"))
+    held = bands["current"].sel(arm="experiment", clamp="AVAL", time=0.2)
+    assert held.sel(stat="q05") <= held.sel(stat="q50") <= held.sel(stat="q95") and held.attrs["units"] == "pA"
     begin = post.dataset["draws"].sel(time=0.5).values[:, :302]
     np.testing.assert_array_equal(fan["voltage"].sel(arm="control").values[:, 0], begin)
     mean = post.voltage.sel(stat="mean", time=0.5).values
@@ -213,7 +217,8 @@ def test_irregular_times_and_gaps():
     values, keep = rec.values.copy(), [0, 1, 2, 8, 9, 10, 20]
     values[9] = np.nan
     values[1, :40] = np.nan
-    some = vpc.Recording(values[keep], rec.neurons, rec.time[keep])
+    with pytest.warns(UserWarning, match="frames are up to 0.5 s apart"):
+        some = vpc.Recording(values[keep], rec.neurons, rec.time[keep])
     post = vpc.impute(WORM, some, particles=100, init_particles=200, lag=0.1, progress=False)
     assert post.voltage.sizes["time"] == 7 and np.isfinite(post.log_evidence)
     filtered, smoothed = (kind["voltage"].sel(stat="mean").values for kind in (post.filtered, post.smoothed))
