@@ -12,7 +12,6 @@ All randomness of frame k comes from a generator with the key (seed, k), so a fi
 on as if nothing had happened.
 """
 
-import contextlib
 import hashlib
 import json
 import time
@@ -36,6 +35,7 @@ from .summaries import Collector, Filtered, Summary
 __all__ = ["SMC", "Frame"]
 
 SECONDS_PER_CHECKPOINT = 30.0
+ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)  # of a model, which the filter explains
 
 
 class Frame(NamedTuple):
@@ -190,8 +190,10 @@ class SMC(Iterator[Frame]):
             return self._call("advance", x.shape, rng, x, first, last, self.ancestors), 0.0, "advance"
         x = x if self.ancestors is None else x.take(self.ancestors, axis=0)
         if proposes:
-            with self._blame("propose"):
+            try:
                 new, log_ratio = proposes(rng, x, y, first, last)
+            except ERRORS as error:
+                raise self._blame("propose", error) from error
             return self._checked(new, "propose", x.shape), self._checked(log_ratio, "propose", (self.particles,)), "propose"
         for step in range(first, last):
             x = self._call("step", x.shape, rng, x, step)
@@ -285,18 +287,16 @@ class SMC(Iterator[Frame]):
 
     def _call(self, method: str, shape: tuple[int, ...], *arguments: Any) -> np.ndarray:
         """What a method of the model gives."""
-        with self._blame(method):
+        try:
             value = getattr(self.model, method)(*arguments)
+        except ERRORS as error:
+            raise self._blame(method, error) from error
         return self._checked(value, method, shape)
 
-    @contextlib.contextmanager
-    def _blame(self, method: str) -> Iterator[None]:
-        """Say where an error of the model came from."""
-        try:
-            yield
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            k, t = self.index, int(self.times[self.index])
-            raise ValueError(f"`{method}` of the model fails at frame {k} (step {t}): {error}") from error
+    def _blame(self, method: str, error: Exception) -> ValueError:
+        """An error that says where in the model another one came from."""
+        k, t = self.index, int(self.times[self.index])
+        return ValueError(f"`{method}` of the model fails at frame {k} (step {t}): {error}")
 
     def _checked(self, value: Any, method: str, shape: tuple[int, ...]) -> np.ndarray:
         """What a method of the model gave, if it has the right shape."""
