@@ -52,9 +52,10 @@ def to_dataset(
 ) -> xr.Dataset:
     """What the kernel recorded of a run, with names and units; of one worm, without a dimension `sample`."""
     n = len(out.current)
-    time = np.round(np.arange(out.current.shape[1]) * out.every * STEP, 2)
+    steps = np.arange(out.current.shape[1]) * out.every
+    time = np.round(steps * STEP, 2)
     failed = worms.failed_step.reshape(-1)[:n]
-    failed_at = np.where(failed >= 0, (failed + 1) * STEP, np.inf)
+    ok = (failed[:, None] < 0) | (steps <= failed[:, None])
     pose, sides = ("rod", "coord"), ("side", "segment")
     variables: dict[str, Any] = {
         "voltage": (("neuron",), out.voltage, "mV"),
@@ -74,7 +75,7 @@ def to_dataset(
     dataset = xr.Dataset(
         {
             **data,
-            "ok": (("sample", "time"), time[None] < failed_at[:, None], {"meaning": "the worm has not failed"}),
+            "ok": (("sample", "time"), ok, {"meaning": "the worm has not failed"}),
             "failure": (
                 "sample",
                 np.array(causes, dtype=object).astype(str),
