@@ -105,14 +105,21 @@ def _scale(low, high):
 
 
 @kernel
-def _quantiles(weights, tile, levels, some, their, out):
-    """Quantiles (level, WIDE) of a tile: numbers are counted in bins once, and each level is then looked for in its own bin."""
-    low, high, scale = tile[0].copy(), tile[0].copy(), np.empty(WIDE)
+def _limits(tile):
+    """The lowest and the highest number of each column of a tile."""
+    low, high = tile[0].copy(), tile[0].copy()
     for p in range(len(tile)):
         row = tile[p]
         for k in range(WIDE):
             low[k] = row[k] if row[k] < low[k] else low[k]
             high[k] = row[k] if row[k] > high[k] else high[k]
+    return low, high
+
+
+@kernel
+def _quantiles(weights, tile, low, high, levels, some, their, out):
+    """Quantiles (level, WIDE) of a tile: numbers are counted in bins once, and each level is then looked for in its own bin."""
+    scale = np.empty(WIDE)
     for k in range(WIDE):
         scale[k] = _scale(low[k], high[k])
     total, bins = np.zeros((WIDE, BINS)), np.empty((len(tile), WIDE), np.uint8)
@@ -177,18 +184,18 @@ def _share(share, shares, weights, x, columns, levels, out):
                 tile[i, k] = x[used[i], columns[begin + k]]
         _moments(w, tile, found[0], found[1])
         if len(levels):
-            odd = np.zeros(width, np.bool_)
+            odd, (low, high) = np.zeros(width, np.bool_), _limits(tile)
             for k in range(width):
-                scale = _scale(tile[:, k].min(), tile[:, k].max())
-                odd[k] = not np.isfinite(found[1, k]) or (scale == 0.0 and tile[:, k].min() < tile[:, k].max())
+                odd[k] = not np.isfinite(found[1, k]) or (_scale(low[k], high[k]) == 0.0 and low[k] < high[k])
                 if odd[k]:
+                    low[k] = high[k] = 0.0
                     column = tile[:, k].copy()
                     tile[:, k] = 0.0
                     if np.isnan(column).any():
                         out[2:, begin + k] = np.nan
                     else:
                         _sorted_quantiles(w, column, reach, out[2:, begin + k])
-            _quantiles(w, tile, reach, some, their, found[2:])
+            _quantiles(w, tile, low, high, reach, some, their, found[2:])
             for k in range(width):
                 if odd[k]:
                     found[2:, k] = out[2:, begin + k]
