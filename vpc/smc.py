@@ -29,7 +29,7 @@ from wormsim import check
 from .connectome import nearest
 from .model import StateSpaceModel, capability
 from .resampling import SCHEMES, adaptive, effective_sample_size, reweighted
-from .store import open_dataset, save_dataset
+from .store import check_path, open_dataset, save_dataset
 from .summaries import Collector, Filtered, Summary
 
 __all__ = ["SMC", "Frame"]
@@ -205,7 +205,7 @@ class SMC(Iterator[Frame]):
         `progress` shows a bar with the effective sample size and the evidence. `checkpoint` names a zarr folder: a run that was
         interrupted goes on from there, and it is written twice a minute and at the end.
         """
-        if checkpoint is not None and Path(checkpoint).exists():
+        if checkpoint is not None and check_path(checkpoint).exists():
             self.restore(checkpoint)
         silent = None if progress else True  # None: where there is no terminal and no notebook
         saved = time.monotonic()

@@ -47,6 +47,14 @@ def test_another_programs_zarr_is_safe(tmp_path):
     assert xr.open_zarr(tmp_path / "theirs.zarr", consolidated=False)["x"].size == 3
 
 
+def test_what_a_killed_program_had_put_aside_is_found_again(tmp_path):
+    """Killed between the two renames: the old one is in a hidden folder beside, and nothing is at the path."""
+    path = save_dataset(xr.Dataset({"x": ("k", np.arange(3))}), tmp_path / "run.zarr")
+    (tmp_path / ".run.zarr.abc").mkdir()
+    path.rename(tmp_path / ".run.zarr.abc" / "old")
+    assert open_dataset(path)["x"].values.tolist() == [0, 1, 2] and not (tmp_path / ".run.zarr.abc").exists()
+
+
 def test_draws_as_arviz_reads_them():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that ArviZ is being refactored
