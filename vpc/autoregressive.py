@@ -124,9 +124,22 @@ class Autoregressive:
         return self.advance(rng, x, t, t + 1)
 
     def advance(
-        self, rng: np.random.Generator, x: np.ndarray, first: int, last: int, ancestors: np.ndarray | None = None
+        self,
+        rng: np.random.Generator,
+        x: np.ndarray,
+        first: int,
+        last: int,
+        ancestors: np.ndarray | None = None,
+        noise: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Particles at a later time, all steps at once: what they do to a particle is linear, and their noise adds up."""
+        """Particles at a later time, all steps at once: what they do to a particle is linear, and their noise adds up.
+
+        The Gaussian noise (particle, 1, species) can be given.
+        """
+        if noise is not None:
+            jump, spread = self._jump(last - first)
+            x = x if ancestors is None else x[ancestors]
+            return np.einsum("ij,pj->pi", jump, x) + np.einsum("ij,pj->pi", np.linalg.cholesky(spread), noise[:, 0])
         x = np.array(x, dtype=float, order="C") if ancestors is None else x.take(ancestors, axis=0)
         arguments = (x, *self._compiled(last - first), rng.bit_generator.random_raw(2))
         threads = min(numba.get_num_threads(), len(x) // PER_THREAD)
@@ -150,7 +163,13 @@ class Autoregressive:
         return {}
 
     def propose(
-        self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, first: int, last: int
+        self,
+        rng: np.random.Generator,
+        x: np.ndarray,
+        y: np.ndarray,
+        first: int,
+        last: int,
+        ancestors: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Particles at a later time, drawn from the model, but for those of time 0: they are drawn with y in view.
 
@@ -158,7 +177,7 @@ class Autoregressive:
         resampled. The new particles are draws given y, so their ratio times their likelihood is the estimate of p(y).
         """
         if last > first:
-            return self.advance(rng, x, first, last), np.zeros(len(x))
+            return self.advance(rng, x, first, last, ancestors), np.zeros(len(x))
         place, slope = self._invert(np.where(np.isnan(self._checked(y)), self.d, y))
         information = np.where(np.isnan(y), 0, np.square(slope / self.observation_noise))
         sd = 1 / np.sqrt(1 + information)
@@ -170,6 +189,19 @@ class Autoregressive:
         fits = np.where(np.isnan(y), 0, fits - np.log(np.sqrt(2 * np.pi) * self.observation_noise))
         new, estimate = by_column(rng, draws, fits + log_prior - log_drawn)
         return new, estimate - self.log_likelihood(y, new, first) if estimate > -np.inf else np.full(len(x), -np.inf)
+
+    def linearise(self, x: np.ndarray, first: int, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """What would be seen (particle, time, species) without noise, and its derivative by the noise; see `vpc.guided`."""
+        size, mean, predicted, rows = len(self.weights), x, [], []
+        effects: list[np.ndarray] = []  # of the noise of each interval on the state
+        for before, time in zip([first, *times[:-1]], times, strict=True):
+            jump, spread = self._jump(int(time - before))
+            mean = np.einsum("ij,pj->pi", jump, mean)
+            effects = [jump @ effect for effect in effects] + [np.linalg.cholesky(spread)]
+            later = np.zeros((size, size * (len(times) - len(effects))))
+            predicted.append(self.observe(mean))
+            rows.append(self.slope(mean)[:, :, None] * np.hstack([*effects, later]))
+        return np.stack(predicted, axis=1), np.concatenate(rows, axis=1)[:, None], size
 
     def log_transition(self, x: np.ndarray, new: np.ndarray, first: int, last: int) -> np.ndarray:
         """log p(new at last | x at first) of each particle x, for one state `new`."""
@@ -190,11 +222,19 @@ class Autoregressive:
         """What would be seen of particles, without noise."""
         return _hill(x, self.F, self.K, self.d)
 
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """The derivative of `observe`."""
+        return self.F * self.K / np.square(self.K + np.abs(x))
+
+    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What would be seen of particles, and the sd of its noise."""
+        return self.observe(x), np.full(x.shape[1], self.observation_noise)
+
     def _invert(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The state that would be seen as y, or nearly so, and the slope of `observe` there."""
         share = np.clip((y - self.d) / self.F, -0.95, 0.95)
         x = self.K * share / (1 - np.abs(share))
-        return x, self.F * self.K / np.square(self.K + np.abs(x))
+        return x, self.slope(x)
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray, t: int) -> np.ndarray:
         """log p(y | x) of each particle; what is NaN in y does not count."""
@@ -234,8 +274,12 @@ class LinearGaussian(Autoregressive):
         """What would be seen of particles, without noise."""
         return x
 
+    def slope(self, x: np.ndarray) -> np.ndarray:
+        """The derivative of `observe`."""
+        return np.ones_like(x)
+
     def _invert(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return y, np.ones_like(y)
+        return y, self.slope(y)
 
     def kalman(self, observations: np.ndarray, times: np.ndarray) -> Kalman:
         """Filter and smoother (Rauch, Tung & Striebel 1965) for observations (frame, species), NaN where there is none."""

@@ -12,9 +12,10 @@ import xarray as xr
 from wormsim import check
 from wormsim import geometry as geo
 
-from .connectome import NEURONS, index, nearest
+from .connectome import NEURONS, index
 from .diagnose import LEVELS, STATS
 from .experiments import FACTOR
+from .filter import Filter
 from .initialise import learned_prior
 from .loop import BODY_ROW, MUSCLE_ROW
 from .neurons import STEP, N
@@ -23,6 +24,7 @@ from .parameters import plain
 from .posterior import KINDS, PARTS, Posterior
 from .recording import Recording
 from .resampling import evenly
+from .methods import METHODS, build, check_method
 from .smc import SMC
 from .summaries import Collector, Filtered, FixedLag, Predicted, describe
 from .sweep import FromPrior, WormModel
@@ -30,7 +32,7 @@ from .worm import Worm
 
 __all__ = ["METHODS", "impute", "unconditioned"]
 
-METHODS = ("bootstrap",)
+SIZES = {"bootstrap": (1000, 5000), "guided": (1000, 0), "ensemble": (200, 0)}  # particles, and in the initialisation
 BASELINE = 200  # unconditioned worms to compare with
 
 # What is told of a state: all but velocities.
@@ -43,8 +45,8 @@ def impute(
     worm: Worm,
     recording: Recording,
     method: str = "bootstrap",
-    particles: int = 1000,
-    init_particles: int = 5000,
+    particles: int | None = None,
+    init_particles: int | None = None,
     seed: int = 1,
     progress: bool = True,
     *,
@@ -54,6 +56,7 @@ def impute(
     temperature: float = 1.0,
     pose: np.ndarray | None = None,
     pose_spread: float = 0.0,
+    look_ahead: int = 2,
     lag: float = 1.0,
     draws: int = 100,
     checkpoint: str | Path | None = None,
@@ -84,6 +87,8 @@ def impute(
         Widens the likelihood: the variance of that noise is multiplied by it.
     pose, pose_spread
         The body (49, 3) at the first frame, straight by default, and how far it may be bent otherwise, rad.
+    look_ahead
+        How many frames a guided filter sees ahead.
     lag
         Seconds of later frames that a smoothed summary may look at.
     draws
@@ -95,11 +100,9 @@ def impute(
         raise ValueError(f"worm must be a vpc.Worm, got {type(worm).__name__}")
     if not isinstance(recording, Recording):
         raise ValueError(f"recording must be a vpc.Recording, got {type(recording).__name__}")
-    if method not in METHODS:
-        known, guess = ", ".join(METHODS), nearest(str(method), METHODS)
-        raise ValueError(f"method must be one of {known}, got {method!r}; did you mean {guess!r}?")
-    particles = check.whole("particles", particles, least=2)
-    init_particles = check.whole("init_particles", init_particles, least=0)
+    usual, usual_first = SIZES[check_method(method)]
+    particles = usual if particles is None else check.whole("particles", particles, least=2)
+    init_particles = usual_first if init_particles is None else check.whole("init_particles", init_particles, least=0)
     draws = check.whole("draws", draws, least=0)
     factor = check.number("factor", factor, "from 0 to 10", lambda x: 0 <= x <= 10)
     temperature = check.number("temperature", temperature, "a positive number", lambda x: x > 0)
@@ -120,11 +123,12 @@ def impute(
     model = kind(worm, recording, seen, prior, factor * prior.noise, candidates, pose, pose_spread)
     collect: dict[str, Collector] = {
         "filtered": Filtered(_statistics),
-        "smoothed": FixedLag(_statistics, round(lag / STEP)),
+        "smoothed": FixedLag(_kept_statistics, round(lag / STEP), lambda x: x[:, _SHOWN].astype(np.float32)),
         "predicted": Predicted(_statistics),
         "draws": Filtered(lambda weights, x: x[evenly(weights, draws)].astype(np.float32), label=str(draws)),
     }
-    filter = SMC(model, recording.values, recording.steps, particles, seed, collect=collect).run(progress, checkpoint)
+    filter = build(method, model, recording.values, recording.steps, particles, seed, collect, look_ahead)
+    filter.run(progress, checkpoint)
     attributes = {
         "method": method,
         "seed": seed,
@@ -137,7 +141,7 @@ def impute(
         "pose_spread": pose_spread,
         "log_evidence": filter.log_evidence,
         "failure": filter.failure,
-        "evidence_is_unbiased": int(kind is FromPrior),
+        "evidence_is_unbiased": int(kind is FromPrior and method != "ensemble"),
         "version": version("virtual-patch-clamp"),
         "variant": worm.variant,
         "connectome": worm.connectome.label,
@@ -154,7 +158,12 @@ def _statistics(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     return describe(weights, x, _SHOWN, LEVELS).astype(np.float32)
 
 
-def _dataset(filter: SMC, model: WormModel, attributes: dict[str, Any]) -> xr.Dataset:
+def _kept_statistics(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The same of all that was kept to be smoothed."""
+    return describe(weights, kept.astype(float), np.arange(kept.shape[1]), LEVELS).astype(np.float32)
+
+
+def _dataset(filter: Filter, model: WormModel, attributes: dict[str, Any]) -> xr.Dataset:
     """What a sweep collected, with names and units."""
     recording, collected = model.recording, filter.collected
     data: dict[str, Any] = {}

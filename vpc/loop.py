@@ -77,15 +77,24 @@ class Record(NamedTuple):
 
 
 class Offspring(NamedTuple):
-    """Particles whose descendants are wanted, as states (particle, 994): x[ancestors] becomes `out`; empty in other runs."""
+    """Particles whose descendants are wanted, as states (particle, 994): x[ancestors] becomes `out`; empty in other runs.
+
+    Some neurons can be watched: their Gaussian noise can be given, and what they did can be had.
+    """
 
     x: np.ndarray
     ancestors: np.ndarray
     spare: np.ndarray  # (994,), a state to put in the place of one that has failed
     out: np.ndarray
+    watched: np.ndarray  # neurons
+    given: np.ndarray  # (particle, watched, step)
+    voltage: np.ndarray  # (particle, watched, step), after each step
+    decay: np.ndarray  # and what is left after the step of a deviation before it
 
 
-NONE = Offspring(np.empty((0, 0)), np.empty(0, np.int64), np.empty(0), np.empty((0, 0)))
+EMPTY = np.empty((0, 0, 0))
+_STATES, _WHICH = np.empty((0, 0)), np.empty(0, np.int64)
+NONE = Offspring(_STATES, _WHICH, np.empty(0), _STATES, _WHICH, EMPTY, EMPTY, EMPTY)
 
 
 def room(n: int, threads: int) -> Worms:
@@ -181,6 +190,25 @@ def _store(b, alive, first, out):
 
 
 @kernel
+def _give(offspring, first, step, gaussian):
+    """Put given noise in the place of that which was drawn."""
+    for k in range(len(offspring.watched)):
+        for i in range(min(LANES, len(offspring.given) - first)):
+            gaussian[offspring.watched[k], i] = offspring.given[first + i, k, step]
+
+
+@kernel
+def _watch(offspring, first, step, rate, rows):
+    """Note the voltages of watched neurons, and how fast they relaxed in the last step, as `relax` has it."""
+    for k in range(len(offspring.watched)):
+        m = offspring.watched[k]
+        for i in range(min(LANES, len(offspring.voltage) - first)):
+            z = STEP * rate[m] * rows[G // LANES + m, i]
+            offspring.voltage[first + i, k, step] = rows[m, i]
+            offspring.decay[first + i, k, step] = 1 / (1 + z * (1 + z * (1 / 2 + z * (1 / 6 + z / 24))))
+
+
+@kernel
 def _share(share, shares, worms, first, last, circuit, coupling, surroundings, inputs, noise, record, offspring):
     """Advance every block whose number leaves a remainder of `share`; those of offspring pass through one block."""
     c, (blocks, alive, cause, failed_step) = circuit, worms
@@ -238,11 +266,13 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
                 relax(0.5 * (1 + half) * STEP, rate, work)
             if noisy:
                 gaussians(work[GAUSSIAN : GAUSSIAN + PART], noise.slots[n], noise.first_step + step, PROCESS, noise.key)
+                _give(offspring, n * LANES, step - first, rows[GAUSSIAN // LANES :])
             if keep(circuit, scale, work):
                 _bound(rows[:N], HIGHEST, living)
                 _bound(rows[MID // LANES : MID // LANES + N], HIGHEST, living)
                 _bound(rows[CALCIUM // LANES : CALCIUM // LANES + N], MOST_CALCIUM, living)
                 _notice(VOLTAGE_FAILED, step, living, cause[n], failed_step[n])
+            _watch(offspring, n * LANES, step - first, rate, rows)
 
             # Muscles and body.
             if drive(coupling, c.equilibrium, rows, muscle_share, muscles):

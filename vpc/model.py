@@ -4,8 +4,12 @@ Methods give new arrays, and leave x as it is. A model may offer more. What it h
 and the model has not is named in an error.
 
 - `advance(rng, x, first, last, ancestors)`: several steps in one call, of x[ancestors] if ancestors are given
-- `propose(rng, x, y, first, last)`: the same with y in view, and the log of p / q for each particle, where q is the density it
-  drew from and p the model's. At the first frame, x was drawn by `initial`, and p is the density of that
+- `propose(rng, x, y, first, last, ancestors)`: the same with y in view, and the log of p / q for each particle, where q is the
+  density it drew from and p the model's. At the first frame, x was drawn by `initial`, and p is the density of that
+- `foresee(x, t)`: log of how well each particle at step t is going to explain later frames, up to a constant
+- `predict(x)`: what is seen of each particle (particle, seen) without noise, and the sd (seen,) of its noise, which is Gaussian
+- `confine(x)`: bring particles, in place, back to where states can be, such as concentrations that are positive
+- `linearise(x, first, times)`: how later frames depend on the noise on the way to them; see `vpc.guided`
 - `explain()`: why particles failed in the last step, in words
 - `log_transition(x, new, first, last)`: log p(new at last | x at first), for each particle of x and one state `new`
 """

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wormsim.elementary import logistic
 from wormsim.kernel import kernel
 
 from .connectome import index
@@ -28,6 +29,37 @@ def _log_likelihood(y, x, columns, full, half, dark, sigma, out):
                 c = x[p, columns[j]]
                 total -= 0.5 * ((y[j] - full[j] * c / (c + half[j]) - dark[j]) / sigma[j]) ** 2
         out[p] = total if not np.isnan(x[p, 0]) else -np.inf
+
+
+@kernel
+def sensitivities(calcium, voltage, decay, ends, noise, circuit, neurons, full, half, dark, seen, jacobian):
+    """What is seen (particle, time, neuron) after some steps, and its derivative (particle, neuron, time, step) by the noise.
+
+    Voltages (particle, neuron, step) and what is left after a step of a deviation before it are given; what a neuron does to
+    others that act on it in turn is left out.
+    """
+    steps = voltage.shape[2]
+    pulse, response = np.empty(steps), np.empty(steps)
+    for w in range(len(neurons)):
+        m = neurons[w]
+        share, low, span = circuit.calcium_share[m], circuit.calcium_min[m], circuit.calcium_range[m]
+        slope, middle = circuit.calcium_slope[m], circuit.calcium_middle[m]
+        for p in range(len(calcium)):
+            c, frame = calcium[p, w], 0
+            response[:] = 0.0
+            for t in range(steps):
+                rise = logistic(slope * (voltage[p, w, t] - middle))
+                c += share * (low + span * rise - c)
+                gain, left, d = share * span * slope * rise * (1 - rise), 1 - share, decay[p, w, t]
+                pulse[t] = noise[m] / d  # so that it is what the noise adds, after it has been multiplied by d
+                for k in range(t + 1):
+                    pulse[k] *= d
+                    response[k] = left * response[k] + gain * pulse[k]
+                if t + 1 == ends[frame]:
+                    seen[p, frame, w] = full[w] * c / (c + half[w]) + dark[w]
+                    for k in range(steps):
+                        jacobian[p, w, frame, k] = full[w] * half[w] / (c + half[w]) ** 2 * response[k]
+                    frame += 1
 
 
 class Fluorescence(NamedTuple):

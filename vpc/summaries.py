@@ -1,4 +1,4 @@
-"""What a filter keeps of its particles: summaries, and collectors that take them frame by frame, for `SMC(collect=...)`.
+"""What a filter keeps of its particles: summaries, and collectors that take them frame by frame, for a filter's `collect`.
 
 Summaries are functions of (weights, x) with particles along axis 0. They do the same sums in the same order on any machine and
 for any number of threads, which BLAS would not. Particles without weight do not count, whatever they are.
@@ -18,7 +18,7 @@ from wormsim import check
 from wormsim.kernel import kernel, one_at_a_time
 
 if TYPE_CHECKING:
-    from .smc import SMC
+    from .filter import Filter
 
 __all__ = [
     "Collector",
@@ -261,7 +261,7 @@ class Collector(Protocol):
     def values(self) -> list[Any]:
         """What there is to tell of each frame so far."""
 
-    def update(self, filter: "SMC") -> None:
+    def update(self, filter: "Filter") -> None:
         """Look at a filter after a frame."""
 
     def state(self) -> dict[str, np.ndarray]:
@@ -281,7 +281,7 @@ class Filtered:
         self.summary, self.label = summary, label
         self.values: list[Any] = []
 
-    def update(self, filter: "SMC") -> None:
+    def update(self, filter: "Filter") -> None:
         """Summarise the particles as they are."""
         self.values.append(self.summary(filter.weights, filter.x))
 
@@ -303,7 +303,7 @@ class Filtered:
 class Predicted(Filtered):
     """A summary of the particles at each frame, given the frames before it, of those that did not fail on the way."""
 
-    def update(self, filter: "SMC") -> None:
+    def update(self, filter: "Filter") -> None:
         """Summarise the particles with the weights that they had before they were compared with the frame."""
         self.values.append(self.summary(filter.prior_weights, filter.prior_x))
 
@@ -311,11 +311,12 @@ class Predicted(Filtered):
 class FixedLag:
     """A summary of the particles at each frame, given the frames until `lag` steps later, as far as there are any.
 
-    Of each frame in this window it keeps the particles that still have descendants, and how much weight these carry.
+    Of each frame in this window it keeps the particles that still have descendants, and how much weight these carry; or what
+    `keep` makes of them, such as some of their columns, in single precision.
     """
 
-    def __init__(self, summary: Summary, lag: int):
-        self.summary, self.lag = summary, check.whole("lag", lag, least=0)
+    def __init__(self, summary: Summary, lag: int, keep: Callable[[np.ndarray], np.ndarray] | None = None):
+        self.summary, self.lag, self.keep = summary, check.whole("lag", lag, least=0), keep
         self.label = f"{lag} steps"
         self._done: list[Any] = []
         self._times: list[int] = []  # of each frame in the window
@@ -332,16 +333,18 @@ class FixedLag:
         weights = np.bincount(self._ancestors[k], self._weights, len(self._states[k]))
         return self.summary(weights, self._states[k])
 
-    def update(self, filter: "SMC") -> None:
+    def update(self, filter: "Filter") -> None:
         """Move the window on by a frame."""
         if filter.ancestors is not None:
             for k, ancestors in enumerate(self._ancestors):
                 alive, self._ancestors[k] = np.unique(ancestors[filter.ancestors], return_inverse=True)
                 if len(alive) < len(self._states[k]):
                     self._states[k] = self._states[k][alive]
+        for k, state in enumerate(self._states):
+            self._states[k], self._ancestors[k] = filter.revise(state, self._ancestors[k])
         now = filter.frames[-1].time
         self._times.append(now)
-        self._states.append(filter.x)
+        self._states.append(filter.x if self.keep is None else self.keep(filter.x))
         self._ancestors.append(np.arange(len(filter.x)))
         self._weights = filter.weights
         while self._times and now - self._times[0] >= self.lag:
@@ -362,6 +365,6 @@ class FixedLag:
 
     def copy(self) -> Self:
         """Another one with the same window."""
-        other = type(self)(self.summary, self.lag)
+        other = type(self)(self.summary, self.lag, self.keep)
         other.restore(self.state())
         return other

@@ -17,9 +17,9 @@ from wormsim import check
 from . import loop
 from .connectome import index
 from .initialise import LEAST_CALCIUM, Prior, draw, poses
-from .loop import BODY_ROW, CAUSES, LANES, MUSCLE_ROW, SIZE, Noise, Offspring, Record, Worms
+from .loop import BODY_ROW, CAUSES, LANES, EMPTY, MUSCLE_ROW, SIZE, Noise, Offspring, Record, Worms
 from .neurons import N
-from .observe import Fluorescence
+from .observe import Fluorescence, sensitivities
 from .protocol import inputs
 from .recording import Recording
 from .resampling import by_column, reweighted, systematic
@@ -114,21 +114,69 @@ class WormModel:
         return self.advance(rng, x, t, t + 1)
 
     def advance(
-        self, rng: np.random.Generator, x: np.ndarray, first: int, last: int, ancestors: np.ndarray | None = None
+        self,
+        rng: np.random.Generator,
+        x: np.ndarray,
+        first: int,
+        last: int,
+        ancestors: np.ndarray | None = None,
+        noise: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Offspring at a later step, all steps in one call of the kernel; those that failed are NaN."""
+        """Offspring at a later step, all steps in one call of the kernel; those that failed are NaN.
+
+        The Gaussian noise (particle, observed neuron, step) of the neurons that are observed can be given.
+        """
+        key = rng.bit_generator.random_raw(2)
         ancestors = np.arange(len(x)) if ancestors is None else ancestors
-        n, key = len(ancestors), rng.bit_generator.random_raw(2)
+        return self._run(x, ancestors, first, last, self.noise, key, *(() if noise is None else (noise,)))
+
+    def _run(
+        self,
+        x: np.ndarray,
+        ancestors: np.ndarray,
+        first: int,
+        last: int,
+        noise: np.ndarray,
+        key: np.ndarray,
+        given: np.ndarray = EMPTY,
+        voltage: np.ndarray = EMPTY,
+        decay: np.ndarray = EMPTY,
+    ) -> np.ndarray:
+        n = len(ancestors)
         worms = loop.room(n, min(numba.get_num_threads(), -(-n // LANES)))
         slots = np.arange(worms.alive.size, dtype=np.uint64).reshape(worms.alive.shape)
-        offspring = Offspring(np.ascontiguousarray(x), ancestors, self._spare, np.empty((n, SIZE)))
-        advance(self.worm, worms, first, last, self._inputs, Noise(self.noise, key, slots, 0), self._nothing, offspring)
+        watched = (self.seen.columns - N)[: max(given.shape[1], voltage.shape[1])]
+        x = np.ascontiguousarray(x)
+        offspring = Offspring(x, ancestors, self._spare, np.empty((n, SIZE)), watched, given, voltage, decay)
+        advance(self.worm, worms, first, last, self._inputs, Noise(noise, key, slots, 0), self._nothing, offspring)
         self._worms = worms
         return offspring.out
+
+    def linearise(self, x: np.ndarray, first: int, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """Fluorescence (particle, time, neuron) without noise, and its derivative by each neuron's own; see `vpc.guided`."""
+        n, seen, steps = len(x), len(self.seen.columns), int(times[-1]) - first
+        voltage, decay = np.empty((n, seen, steps)), np.empty((n, seen, steps))
+        quiet, key = np.zeros_like(self.noise), np.zeros(2, np.uint64)
+        self._run(x, np.arange(n), first, int(times[-1]), quiet, key, EMPTY, voltage, decay)
+        predicted, jacobian = np.empty((n, len(times), seen)), np.empty((n, seen, len(times), steps))
+        circuit, (columns, full, half, dark, _) = self.worm._compiled[0], self.seen
+        ends = np.asarray(times) - first
+        where = columns - N
+        sensitivities(x[:, columns], voltage, decay, ends, self.noise, circuit, where, full, half, dark, predicted, jacobian)
+        return predicted, jacobian, int(times[0]) - first
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray, t: int) -> np.ndarray:
         """log p(y | x) of each particle; -inf for one that has failed."""
         return self.seen.log_likelihood(y, x)
+
+    def predict(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Fluorescence (particle, neuron) without noise, and the sd of its noise."""
+        return self.seen.predict(x), self.seen.sigma
+
+    def confine(self, x: np.ndarray) -> None:
+        """Keep calcium above a floor."""
+        calcium = x[:, N : 2 * N]
+        np.maximum(calcium, LEAST_CALCIUM, out=calcium)
 
     def explain(self) -> str:
         """Why worms failed in the last interval."""
@@ -140,10 +188,16 @@ class FromPrior(WormModel):
     """The same, started from the prior with the first frame in view."""
 
     def propose(
-        self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, first: int, last: int
+        self,
+        rng: np.random.Generator,
+        x: np.ndarray,
+        y: np.ndarray,
+        first: int,
+        last: int,
+        ancestors: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The first frame with y in view; later ones from the model."""
         if last > first:
-            return self.advance(rng, x, first, last), np.zeros(len(x))
+            return self.advance(rng, x, first, last, ancestors), np.zeros(len(x))
         x, log_estimate = self.propose_start(rng, x, y)
         return x, log_estimate - self.seen.log_likelihood(y, x)

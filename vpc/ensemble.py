@@ -1,0 +1,240 @@
+"""The ensemble Kalman filter (Evensen 2003, Ocean Dynamics 53) and its fixed-lag smoother, beside the particle filter.
+
+Members are moved as particles are, but not weighted by a frame: each is shifted, by what its own prediction h of it misses,
+through covariances that the ensemble itself has:
+
+    x += Cxy S^-1 (y + e - h),   S = Cyy + R,   e ~ N(0, R),   log Z += log N(y; mean h, S)
+
+A covariance whose correlation is r is multiplied by max(0, 1 - 9 / (members r^2)), so that correlations which may be chance, as
+those below 3 / sqrt(members) may, are not believed. States of earlier frames are shifted through their own covariances with h.
+
+Nothing starves. But evidence and bands are exact only where the model is linear and Gaussian, and members are many; elsewhere
+they are approximations, and the evidence is not unbiased.
+"""
+
+import numba
+import numpy as np
+from numba import prange
+
+from wormsim.kernel import kernel, one_at_a_time
+
+from .filter import Filter
+from .matrices import cholesky, solve_lower, solve_upper
+from .model import capability
+
+__all__ = ["Ensemble"]
+
+TILE = 128  # columns that are worked on together
+EIGHT = 8  # products that are added up together
+DOUBT = 9.0  # squared standard errors below which a correlation is not believed
+PER_THREAD = 4_000_000  # products: with fewer, a second thread costs more than it brings
+
+
+@kernel
+def _multiply(a, b, out):
+    """out = a b, where b and out have TILE columns, and other sizes are multiples of EIGHT.
+
+    Four rows of out and eight of b at a time pass through one flat array, in which LLVM sees that nothing overlaps.
+    """
+    work = np.empty(12 * TILE, np.float32)
+    out[:] = 0
+    for j in range(0, len(b), EIGHT):
+        for q in range(EIGHT):
+            work[(4 + q) * TILE : (5 + q) * TILE] = b[j + q]
+        for i in range(0, len(out), 4):
+            for q in range(4):
+                row, place = out[i + q], work[q * TILE :]
+                for k in range(TILE):
+                    place[k] = row[k]
+            p0, p1, p2, p3, p4, p5, p6, p7 = _eight(a[i], j)
+            q0, q1, q2, q3, q4, q5, q6, q7 = _eight(a[i + 1], j)
+            r0, r1, r2, r3, r4, r5, r6, r7 = _eight(a[i + 2], j)
+            s0, s1, s2, s3, s4, s5, s6, s7 = _eight(a[i + 3], j)
+            for k in range(TILE):
+                b0, b1, b2, b3 = work[k + 4 * TILE], work[k + 5 * TILE], work[k + 6 * TILE], work[k + 7 * TILE]
+                b4, b5, b6, b7 = work[k + 8 * TILE], work[k + 9 * TILE], work[k + 10 * TILE], work[k + 11 * TILE]
+                work[k] += p0 * b0 + p1 * b1 + p2 * b2 + p3 * b3 + p4 * b4 + p5 * b5 + p6 * b6 + p7 * b7
+                work[k + TILE] += q0 * b0 + q1 * b1 + q2 * b2 + q3 * b3 + q4 * b4 + q5 * b5 + q6 * b6 + q7 * b7
+                work[k + 2 * TILE] += r0 * b0 + r1 * b1 + r2 * b2 + r3 * b3 + r4 * b4 + r5 * b5 + r6 * b6 + r7 * b7
+                work[k + 3 * TILE] += s0 * b0 + s1 * b1 + s2 * b2 + s3 * b3 + s4 * b4 + s5 * b5 + s6 * b6 + s7 * b7
+            for q in range(4):
+                row, place = out[i + q], work[q * TILE :]
+                for k in range(TILE):
+                    row[k] = place[k]
+
+
+@kernel(inline="always")
+def _eight(row, j):
+    return row[j], row[j + 1], row[j + 2], row[j + 3], row[j + 4], row[j + 5], row[j + 6], row[j + 7]
+
+
+@kernel
+def _believed(covariance, variances, members):
+    """The share of a covariance to believe, given the product of the two variances."""
+    doubt, found = DOUBT * variances, members * covariance * covariance
+    return 1 - doubt / found if found > doubt else 0 * found
+
+
+@kernel
+def _share(share, shares, x, sources, living, spread, pull, out):
+    """Shift every tile of columns of x[sources] (member, column) whose number leaves a remainder of `share`.
+
+    Members and what was seen are padded with zeros to multiples of EIGHT. `spread` (seen, member) is h less its mean, and `pull`
+    (member, seen) is S^-1 (y + e - h); single precision is enough for sums of some thousands, and twice as fast.
+    """
+    n, (seen, padded), columns = len(living), spread.shape, x.shape[1]
+    tile, covariance = np.zeros((padded, TILE), np.float32), np.empty((seen, TILE), np.float32)
+    observed = np.zeros(seen, np.float32)
+    centre, mean, variance = np.empty(TILE), np.empty(TILE, np.float32), np.empty(TILE, np.float32)
+    for j in range(seen):
+        for p in range(n):
+            observed[j] += spread[j, p] * spread[j, p]
+    scale = np.float32(n - 1)
+    for begin in range(share * TILE, columns, shares * TILE):
+        width = min(TILE, columns - begin)
+        mean[:] = 0.0
+        variance[:] = 0.0
+        tile[:] = 0.0
+        for k in range(width):
+            centre[k] = x[sources[living[0]], begin + k]  # near enough to the mean for differences to be single
+        for p in range(n):
+            row, deviation = x[sources[living[p]]], tile[p]
+            for k in range(width):
+                deviation[k] = row[begin + k] - centre[k]
+            for k in range(TILE):
+                mean[k] += deviation[k]
+        mean /= np.float32(n)
+        for p in range(n):
+            deviation = tile[p]
+            for k in range(TILE):
+                deviation[k] -= mean[k]
+                variance[k] += deviation[k] * deviation[k]
+        _multiply(spread, tile, covariance)
+        for j in range(seen):
+            row, other = covariance[j], observed[j]
+            for k in range(TILE):
+                row[k] *= _believed(row[k], other * variance[k], scale) / scale
+        _multiply(pull, covariance, tile)
+        for p in range(n):
+            row, shift, new = x[sources[living[p]]], tile[p], out[living[p]]
+            for k in range(width):
+                new[begin + k] = row[begin + k] + shift[k]
+
+
+@kernel
+def _run(x, sources, living, spread, pull, out):
+    _share(0, 1, x, sources, living, spread, pull, out)
+
+
+@kernel(parallel=True)
+def _run_parallel(threads, x, sources, living, spread, pull, out):
+    for share in prange(threads):
+        _share(share, threads, x, sources, living, spread, pull, out)
+
+
+@kernel
+def _compare(h, y, errors, variance, spread, pull):
+    """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
+    n, seen = h.shape
+    mean, own, s = np.zeros(seen), np.empty(seen), np.zeros((seen, seen))
+    for p in range(n):
+        mean += h[p]
+    mean /= n
+    for p in range(n):
+        for i in range(seen):
+            own[i] = h[p, i] - mean[i]
+            spread[i, p] = own[i]
+        for i in range(seen):
+            a, row = own[i], s[i]
+            for j in range(seen):
+                row[j] += a * own[j]
+    s /= n - 1
+    own[:] = np.diag(s)
+    for i in range(seen):
+        for j in range(seen):
+            s[i, j] *= 1.0 if i == j else _believed(s[i, j], own[i] * own[j], n - 1)
+        s[i, i] += variance[i]
+    log_density = -cholesky(s) - 0.5 * seen * np.log(2 * np.pi)
+    inverse, missed = np.eye(seen), y - mean
+    for j in range(seen):
+        solve_lower(s, inverse[j])
+        solve_upper(s, inverse[j])
+    solve_lower(s, missed)
+    log_density -= 0.5 * np.sum(missed * missed)
+    for p in range(n):
+        own[:] = 0.0
+        for i in range(seen):
+            a, row = y[i] + errors[p, i] - h[p, i], inverse[i]
+            for j in range(seen):
+                own[j] += a * row[j]
+        for j in range(seen):
+            pull[p, j] = own[j]
+    return log_density
+
+
+class Ensemble(Filter):
+    """An ensemble Kalman filter, of members all of whose weights are equal; its parameters are those of `Filter`.
+
+    The model needs `predict`, and may have `confine`, for states that a shift must not take out of bounds. A member that has
+    failed on the way begins the next frame as a copy of another.
+    """
+
+    def _update(self, rng: np.random.Generator, y: np.ndarray, first: int, last: int) -> tuple[float, float]:
+        predicts = capability(self.model, "predict", needed_for="the ensemble Kalman filter")
+        assert predicts is not None
+        self._revision: tuple[np.ndarray, ...] | None = None
+        x = self.x if self.index else self._call("initial", (self.particles,), rng, self.particles)
+        gone = np.flatnonzero(self.weights == 0)
+        self.ancestors = None
+        if len(gone):
+            ancestors = np.arange(self.particles)
+            ancestors[gone] = rng.choice(np.flatnonzero(self.weights), len(gone))
+            self.ancestors = np.sort(ancestors)
+        x, _ = self._step(rng, x, first, last)
+        alive = np.isfinite(x.reshape(len(x), -1).sum(axis=1))
+        living = np.flatnonzero(alive)
+        failed = 1 - len(living) / self.particles
+        self.prior_x = self.x = x
+        if len(living) < 2:
+            return -np.inf, failed
+        self.weights = self.prior_weights = alive / len(living)
+        increment = np.log1p(-failed)
+
+        seen = np.flatnonzero(~np.isnan(y))
+        if len(seen):
+            predicted, sd = predicts(x)
+            h, sd = self._checked(predicted, "predict", (self.particles, *y.shape)), sd[seen]
+            h = h if len(living) == len(h) and len(seen) == len(y) else h[np.ix_(living, seen)]
+            spread, pull = _padded((len(seen), len(h))), _padded((len(h), len(seen)))
+            increment += _compare(h, y[seen], sd * rng.standard_normal(h.shape), sd**2, spread, pull)
+            if not np.isfinite(increment):
+                raise ValueError(f"`predict` of the model gives what is not finite at frame {self.index} (step {last})")
+            self._revision = living, spread, pull
+            self.x, _ = self.revise(x, np.arange(self.particles))
+        return float(increment), failed
+
+    def revise(self, x: np.ndarray, ancestors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Members of this frame or of an earlier one, shifted as this frame demands; those that failed stay as they are."""
+        if self._revision is None:
+            return x, ancestors
+        new = np.empty((len(ancestors), *x.shape[1:]), x.dtype)
+        living = self._revision[0]
+        if len(living) < len(new):
+            new[:] = x[ancestors]
+        arguments = x.reshape(len(x), -1), ancestors, *self._revision, new.reshape(len(new), -1)
+        products = new.size * len(self.observations[0])
+        threads = min(numba.get_num_threads(), products // PER_THREAD)
+        if threads <= 1:
+            _run(*arguments)
+        else:
+            with one_at_a_time:
+                _run_parallel(threads, *arguments)
+        confines = capability(self.model, "confine")
+        if confines:
+            confines(new)
+        return new, np.arange(len(new))
+
+
+def _padded(shape: tuple[int, int]) -> np.ndarray:
+    """Zeros in single precision, with sizes that are multiples of EIGHT."""
+    return np.zeros([EIGHT * -(-size // EIGHT) for size in shape], np.float32)
