@@ -289,19 +289,19 @@ def impute(progress: bool = True) -> dict[str, Any]:
     from .experiments import experiment
 
     animal = vpc.Worm()
-    _, seen, settings = experiment("paper", animal)
-    vpc.impute(animal, seen, particles=32, init_particles=32, progress=False)  # compile
+    _, seen = experiment("paper", animal)
+    vpc.impute(animal, seen, "bootstrap", 32, 32, progress=False)  # compile
 
     def sweep(recording: vpc.Recording, particles: int, candidates: int) -> tuple[float, float]:
         begin, busy = time.perf_counter(), time.process_time()
-        vpc.impute(animal, recording, particles=particles, init_particles=candidates, progress=False)
+        vpc.impute(animal, recording, "bootstrap", particles, candidates, progress=False)
         return time.perf_counter() - begin, time.process_time() - busy
 
     crowds, lengths = (100, 316, 1000, 3162, 10_000), (0.5, 1.5, 5.0, 15.0, 50.0)
     bar = tqdm(total=3 + len(crowds) + len(lengths), desc="measuring", disable=None if progress else True)
     tries = []
     for _ in range(3):
-        tries.append(sweep(seen, **{"particles": settings["particles"], "candidates": settings["init_particles"]}))
+        tries.append(sweep(seen, 1000, 5000))
         bar.update()
     wall, core = min(tries)
     result: dict[str, Any] = {"threads": numba.get_num_threads(), "paper_wall": wall, "paper_core": core}

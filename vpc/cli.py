@@ -98,11 +98,10 @@ def _impute(options: argparse.Namespace) -> int:
             raise ValueError(
                 f"{options.recording} is of a worm with wiring of its own; impute it in Python, where that is at hand"
             )
-        settings: dict[str, Any] = {}
     else:
         worm = Worm(options.variant)
-        truth, recording, settings = experiment(options.preset or "paper", worm, options.truth, options.seconds)
-    settings |= {
+        truth, recording = experiment(options.preset or "paper", worm, options.truth, options.seconds)
+    settings = {
         name: value for name in ("particles", "init_particles", "factor") if (value := getattr(options, name)) is not None
     }
     post = impute(
@@ -132,13 +131,15 @@ def _impute(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from . import bench
+    from . import bench, filter_bench
 
     parts: dict[str, tuple[Any, Any]] = {
         "body": (bench.body, bench.body_table),
         "worm": (bench.worm, bench.worm_table),
         "smc": (bench.smc, bench.smc_table),
         "impute": (bench.impute, bench.impute_table),
+        "filters": (filter_bench.filters, filter_bench.filters_table),
+        "evidence": (filter_bench.evidence, filter_bench.evidence_table),
     }
     measure, table = parts[options.what]
     result = measure(progress=not options.json)
@@ -194,11 +195,11 @@ def parser() -> argparse.ArgumentParser:
     impute.add_argument("--truth", type=int, default=0, help="seed of the experiment's truth (default: 0)")
     impute.add_argument("--seconds", type=float, default=5.0, help="length of the experiment's truth (default: 5)")
     impute.add_argument("--every", type=float, default=0.05, help="seconds between the frames seen of a run (default: 0.05)")
-    impute.add_argument("--method", default="bootstrap", help="how (default: bootstrap)")
-    impute.add_argument("--particles", type=int, help="how many worms side by side (default: the experiment's, 1000)")
-    impute.add_argument("--init-particles", type=int, help="how many to refine the start from (default: the experiment's)")
+    impute.add_argument("--method", default="ensemble", help="ensemble, guided or bootstrap (default: ensemble)")
+    impute.add_argument("--particles", type=int, help="how many worms side by side (default: the method's, 200 or 1000)")
+    impute.add_argument("--init-particles", type=int, help="how many to refine the start from (default: 5000 for bootstrap)")
     impute.add_argument("--seed", type=int, default=1, help="of the sweep (default: 1)")
-    impute.add_argument("--factor", type=float, help="of the process noise (default: the experiment's, 0.2)")
+    impute.add_argument("--factor", type=float, help="of the process noise (default: 0.2)")
     impute.add_argument("--variant", default="default", help="of the experiment's worm: default, lively, prototype, ...")
     impute.add_argument("--checkpoint", help="zarr folder from which an interrupted sweep goes on")
     impute.add_argument("--out", help="zarr folder to write the posterior into")
@@ -207,9 +208,9 @@ def parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
     bench.add_argument(
         "what",
-        choices=["body", "worm", "smc", "impute"],
+        choices=["body", "worm", "smc", "impute", "filters", "evidence"],
         help="body: the mechanics; worm: the closed loop with its nerves; smc: particle filters beside `particles`; "
-        "impute: whole sweeps",
+        "impute: whole sweeps; filters: all methods for the same money (15 min); evidence: how they rank parameters (15 min)",
     )
     bench.set_defaults(run_command=_bench)
 

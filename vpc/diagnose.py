@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy import special
 
 from wormsim import geometry as geo
 
@@ -47,16 +48,19 @@ def curvature(body: xr.DataArray) -> xr.DataArray:
     return bent.assign_attrs(units="1/mm")
 
 
-def score(posterior: "Posterior", truth: xr.Dataset) -> xr.Dataset:
-    """How near a posterior comes to the run that was recorded.
+def score(posterior: "Posterior", truth: xr.Dataset, kind: str = "filtered") -> xr.Dataset:
+    """How near a posterior ("filtered" or "smoothed") comes to the run that was recorded.
 
-    Returns, for `source` "posterior" and "unconditioned": `r`, the correlation over time of the mean with the truth; `nrmse`,
-    the error of the mean, as a share of the truth's range; `coverage`, the share of frames whose truth lies in the 90 % band;
-    all for each neuron's voltage. `body_r` and `body_nrmse` are the same for the curvature at each joint. `range` is the
-    truth's, in mV.
+    Returns, for `source` "posterior" and "unconditioned" and for each neuron's voltage: `r`, the correlation over time of the
+    mean with the truth; `nrmse`, the error of the mean, and `crps`, the continuous ranked probability score of a Gaussian with
+    its mean and sd, both as shares of the truth's range; `coverage`, the share of frames whose truth lies in the 90 % band; and
+    `sd`, in mV, on average over time. `body_r` and `body_nrmse` are the same for the curvature at each joint, `body_crps` and
+    `body_coverage` for the direction of each rod. `range` is the truth's, in mV.
     """
     if not isinstance(truth, xr.Dataset) or "voltage" not in truth or "sample" in truth.dims:
         raise ValueError("truth must be the run of one worm, as `Worm.simulate` gives it")
+    if kind not in ("filtered", "smoothed"):
+        raise ValueError(f"kind must be 'filtered' or 'smoothed', got {kind!r}")
     times = posterior.dataset["time"].values
     try:
         truth = truth.sel(time=times, method="nearest", tolerance=1e-3)
@@ -64,22 +68,19 @@ def score(posterior: "Posterior", truth: xr.Dataset) -> xr.Dataset:
         raise ValueError(f"truth must cover the posterior's frames, from {times[0]:g} to {times[-1]:g} s") from None
     if not np.isfinite(truth["voltage"]).all():
         raise ValueError("truth must be finite, but its worm failed")
-    parts, sources = [], (posterior, posterior.unconditioned)
-    frames = min(int((source.failed < 1).sum()) for source in sources)  # until all particles failed, if they did
+    frames = min(int((source.failed < 1).sum()) for source in (posterior, posterior.unconditioned))  # until all failed
     if frames < 2:
         raise ValueError(f"posterior has {frames} frames to score: {posterior.failure or 'there must be 2'}")
     truth = truth.isel(time=slice(frames))
-    voltage = truth["voltage"].sel(neuron=list(NEURONS))
-    bent = curvature(truth["body"]) if "body" in truth else None
-    for source in sources:
-        shown = source.voltage.isel(time=slice(frames))
-        mean, low, high = (shown.sel(stat=stat, drop=True) for stat in ("mean", "q05", "q95"))
-        rounding = np.spacing(np.abs(voltage.values).astype(np.float32))  # bands are in single precision
-        inside = (voltage.values >= low.values - rounding) & (voltage.values <= high.values + rounding)
-        found = {**_compare(mean, voltage), "coverage": ("neuron", inside.mean(axis=0))}
-        if bent is not None:
-            shape = _compare(curvature(source.body.isel(time=slice(frames)).sel(stat="mean", drop=True)), bent)
-            found |= {f"body_{name}": value for name, value in shape.items()}
+    voltage, parts = truth["voltage"].sel(neuron=list(NEURONS)), []
+    for source in (getattr(posterior, kind), posterior.unconditioned.filtered):
+        shown = source.isel(time=slice(frames))
+        found = _of_mean(shown["voltage"], voltage) | _of_spread(shown["voltage"], voltage)
+        found["sd"] = ("neuron", shown["voltage"].sel(stat="sd").values.mean(axis=0))
+        if "body" in truth:
+            directions = [one["body"].sel(coord="phi", drop=True) for one in (shown, truth)]
+            of_body = _of_mean(curvature(shown["body"]), curvature(truth["body"]), "joint") | _of_spread(*directions)
+            found |= {f"body_{name}": value for name, value in of_body.items()}
         parts.append(xr.Dataset(found))
     result = xr.concat(parts, xr.Variable("source", ["posterior", "unconditioned"]))
     observed = np.isin(list(NEURONS), posterior.dataset["observed"].values)
@@ -91,9 +92,9 @@ def score(posterior: "Posterior", truth: xr.Dataset) -> xr.Dataset:
     return result.assign_coords(neuron=list(NEURONS), group=("neuron", group), range=("neuron", extent, {"units": "mV"}))
 
 
-def _compare(mean: xr.DataArray, truth: xr.DataArray) -> dict[str, tuple[str, np.ndarray]]:
-    """Correlation over time, and error as a share of the range, along the other dimension."""
-    a, b, dim = mean.values.astype(float), truth.values, str(truth.dims[1])
+def _of_mean(shown: xr.DataArray, truth: xr.DataArray, dim: str = "") -> dict[str, tuple[str, np.ndarray]]:
+    """Correlation over time of the mean with a truth (time, ...), and its error as a share of the range."""
+    a, b, dim = shown.sel(stat="mean").values.astype(float), truth.values, dim or str(truth.dims[1])
     extent = np.ptp(b, axis=0)
     moving = (extent > STILL) & (np.ptp(a, axis=0) > STILL)
     left, right = a - a.mean(axis=0), b - b.mean(axis=0)
@@ -103,19 +104,38 @@ def _compare(mean: xr.DataArray, truth: xr.DataArray) -> dict[str, tuple[str, np
     return {"r": (dim, np.where(moving, r, np.nan)), "nrmse": (dim, np.where(extent > STILL, nrmse, np.nan))}
 
 
+def _of_spread(shown: xr.DataArray, truth: xr.DataArray) -> dict[str, tuple[str, np.ndarray]]:
+    """How often a truth lies in the 90 % band, and the CRPS of a Gaussian (Gneiting & Raftery 2007) as a share of its range."""
+    mean, sd, low, high = (shown.sel(stat=stat).values.astype(float) for stat in ("mean", "sd", "q05", "q95"))
+    b, dim = truth.values, str(truth.dims[1])
+    rounding = np.spacing(np.abs(b).astype(np.float32))  # bands are in single precision
+    inside = (b >= low - rounding) & (b <= high + rounding)
+    sd = np.maximum(sd, rounding)
+    z, extent = (b - mean) / sd, np.ptp(b, axis=0)
+    crps = sd * (z * special.erf(z / np.sqrt(2)) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z * z) - 1 / np.sqrt(np.pi))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(extent > STILL, crps.mean(axis=0) / extent, np.nan)
+    return {"coverage": (dim, inside.mean(axis=0)), "crps": (dim, share)}
+
+
 def table(found: xr.Dataset, active: float = 0.0) -> pd.DataFrame:
-    """Medians of a score by group of neurons, and of the body; of neurons whose truth moves by more than `active` mV."""
+    """Medians of a score by group of neurons, and of the body; of neurons whose truth moves by more than `active` mV.
+
+    `sd_ratio` is the median of a neuron's sd over that of the unconditioned worm.
+    """
     rows = []
     for source in found["source"].values:
-        one = found.sel(source=source)
+        one, blind = found.sel(source=source), found["sd"].sel(source="unconditioned").values
         for group in GROUPS:
-            some = one.isel(neuron=(one["group"].values == group) & (one["range"].values > active))
-            values = {name: _median(some[name].values) for name in ("r", "nrmse")}
-            coverage = float(some["coverage"].mean()) if some.sizes["neuron"] else np.nan
-            rows.append({"source": source, "of": group, "n": some.sizes["neuron"], **values, "coverage": coverage})
+            chosen = (one["group"].values == group) & (one["range"].values > active)
+            some = one.isel(neuron=chosen)
+            values = {name: _median(some[name].values) for name in ("r", "nrmse", "crps")}
+            values["coverage"] = float(some["coverage"].mean()) if chosen.any() else np.nan
+            values["sd_ratio"] = _median(some["sd"].values / np.maximum(blind[chosen], STILL))
+            rows.append({"source": source, "of": group, "n": some.sizes["neuron"], **values})
         if "body_r" in one:
-            body = {name: _median(one[f"body_{name}"].values) for name in ("r", "nrmse")}
-            rows.append({"source": source, "of": "body", "n": one["body_r"].size, **body, "coverage": np.nan})
+            body = {name: _median(one[f"body_{name}"].values) for name in ("r", "nrmse", "crps")}
+            rows.append({"source": source, "of": "body", "n": 49, **body, "coverage": float(one["body_coverage"].mean())})
     return pd.DataFrame(rows).set_index(["of", "source"]).sort_index(level=0, sort_remaining=False)
 
 

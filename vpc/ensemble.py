@@ -27,7 +27,7 @@ __all__ = ["Ensemble"]
 TILE = 128  # columns that are worked on together
 EIGHT = 8  # products that are added up together
 DOUBT = 9.0  # squared standard errors below which a correlation is not believed
-PER_THREAD = 4_000_000  # products: with fewer, a second thread costs more than it brings
+PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than it brings
 
 
 @kernel
@@ -79,8 +79,8 @@ def _believed(covariance, variances, members):
 def _share(share, shares, x, sources, living, spread, pull, out):
     """Shift every tile of columns of x[sources] (member, column) whose number leaves a remainder of `share`.
 
-    Members and what was seen are padded with zeros to multiples of EIGHT. `spread` (seen, member) is h less its mean, and `pull`
-    (member, seen) is S^-1 (y + e - h); single precision is enough for sums of some thousands, and twice as fast.
+    Members and what was seen are padded with zeros to multiples of EIGHT. `spread` (seen, member) is h less its mean, `pull`
+    (member, seen) is S^-1 (y + e - h). Single precision is enough for sums of some thousands, and twice as fast.
     """
     n, (seen, padded), columns = len(living), spread.shape, x.shape[1]
     tile, covariance = np.zeros((padded, TILE), np.float32), np.empty((seen, TILE), np.float32)

@@ -1,49 +1,46 @@
 """The experiments of Warrington, Spencer & Wood, and harder ones: a truth, a recording of it, and how to impute it.
 
 - paper: 49 neurons seen every 0.05 s, a noise-free truth that starts where the learned prior says
-- all: the same with all 302 neurons seen, and few particles. The paper divides its noise by 20 here; with the settled scaling
-  that is too little for 48 particles, which then follow the truth in some runs only
+- all: the same with all 302 neurons seen. The paper takes 48 particles of 400, and divides its noise by 20; with the settled
+  scaling that is too little for so few, which then follow the truth in some runs only
 - noise: the truth is drawn from the filter's own model, with process noise and noise in the recording
 - start: the truth starts at -20 mV and not where the learned prior says
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from .connectome import KATO_NEURONS, NEURONS, index, nearest
-from .initialise import draw_start, learned_prior
+from .initialise import FACTOR, draw_start, learned_prior
 from .recording import Recording
 from .worm import Worm
 
-__all__ = ["EXPERIMENTS", "FACTOR", "Experiment", "experiment"]
+__all__ = ["EXPERIMENTS", "Experiment", "experiment"]
 
-FACTOR = 0.2  # of the process noise
 EXPERIMENTS = ("paper", "all", "noise", "start")
 
 
 class Experiment(NamedTuple):
-    """What happened, what was seen of it, and how many particles to impute it with."""
+    """What happened, and what was seen of it."""
 
     truth: xr.Dataset
     recording: Recording
-    settings: dict[str, Any]
 
 
-def experiment(name: str, worm: Worm | None = None, seed: int = 0, seconds: float = 5.0) -> Experiment:
-    """Make one of the experiments, with a truth of its own for each seed."""
+def experiment(name: str, worm: Worm | None = None, seed: int = 0, seconds: float = 5.0, factor: float = FACTOR) -> Experiment:
+    """Make one of the experiments, with a truth of its own for each seed; `factor` is that of the noise of "noise"."""
     if name not in EXPERIMENTS:
         guess = nearest(str(name), EXPERIMENTS)
         raise ValueError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}; did you mean {guess!r}?")
     worm = Worm() if worm is None else worm
     prior = learned_prior(worm)
     start = None if name == "start" else draw_start(worm, seed)
-    noise = dict(zip(NEURONS, (FACTOR * prior.noise).tolist(), strict=True)) if name == "noise" else 0.0
+    noise = dict(zip(NEURONS, (factor * prior.noise).tolist(), strict=True)) if name == "noise" else 0.0
     truth = worm.simulate(seconds, seed, noise=noise, initial=start, progress=False)
     seen = Recording.from_simulation(truth, list(NEURONS) if name == "all" else KATO_NEURONS)
     if name == "noise":
         error = prior.sigma[index(seen.neurons)] * np.random.default_rng([seed, 2]).standard_normal(seen.values.shape)
         seen = Recording(seen.values + error, seen.neurons, seen.time)
-    few = {"particles": 48, "init_particles": 400}
-    return Experiment(truth, seen, few if name == "all" else {"particles": 1000, "init_particles": 5000})
+    return Experiment(truth, seen)

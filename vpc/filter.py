@@ -1,4 +1,4 @@
-"""What filters have in common: they are iterators over the observed frames, that can be looked into, copied, saved and restored.
+"""What filters have in common: they are iterators over the observed frames, to be looked into, copied, saved and restored.
 
 All randomness of frame k comes from a generator with the key (seed, k), so a filter that is copied, or saved and restored, goes
 on as if nothing had happened.
@@ -47,7 +47,7 @@ class Filter(Iterator[Frame]):
     Parameters
     ----------
     model
-        With `initial`, `step` and `log_likelihood`, and what the kind of filter needs; a fused `advance` is used if there is one.
+        With `initial`, `step` and `log_likelihood`, and what the kind of filter needs; a fused `advance` is used if it has one.
     observations
         (frame, ...), with NaN for what was not seen; a frame of nothing but NaN is a prediction.
     times

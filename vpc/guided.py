@@ -1,17 +1,17 @@
 """A proposal that looks ahead, with exact weights, for any model that can `linearise` what comes.
 
-Let z be the noise on the way to the next frame, and r what the next few frames differ by from what a particle would show without
-any noise. To first order r is J z + (later noise) + (noise of the observations), so that given r, z is Gaussian:
+Let z be the noise on the way to the next frame, and r by how much the next few frames differ from what a particle would show
+without any noise. To first order r is J1 z + (later noise) + (noise of the observations), so that given r, z is Gaussian:
 
     r ~ N(0, S),   S = S2 + J1 J1^T,   S2 = J2 J2^T + R,      J1: the noise on the way to the next frame, J2: later noise
     z | r = e + J1^T S^-1 (r - J1 e - u),   e ~ N(0, I),   u ~ N(0, S2)
 
-Ancestors are chosen by their prospects psi = N(r; 0, S), and z is drawn given r. Both are corrected for exactly, by 1 / psi and by
+Ancestors are chosen by their prospects psi = N(r; 0, S), and z is drawn given r. Both are corrected for, by 1 / psi and by
 
     p(z) / q(z) = N(r; 0, S) / N(r - J1 z; 0, S2)
 
-so that the evidence stays unbiased however bad J is. What is seen may come in groups that share no noise, such as neurons one by
-one: then all matrices are as small as a group.
+so that the evidence stays unbiased however bad J is. What is seen may come in groups that share no noise, such as one neuron
+each: then all matrices are as small as a group.
 
 The model's `linearise(x, first, times)` gives three things, for particles at step `first` and some later times:
 
@@ -19,7 +19,7 @@ The model's `linearise(x, first, times)` gives three things, for particles at st
 - J, (particle, group, time x seen in the group, noise): its derivative by standard Gaussian noise on the way
 - how many of the noises come before the first of the times
 
-and its `advance(rng, x, first, last, ancestors, noise)` takes the noise (particle, group, noise before the first time) as given.
+and its `advance(rng, x, first, last, ancestors, noise)` takes the noise (particle, group, noise) before the first as given.
 """
 
 from typing import Any
@@ -32,9 +32,11 @@ from wormsim import check
 from wormsim.kernel import kernel, one_at_a_time
 
 from .matrices import cholesky, solve_lower, solve_upper
-from .model import StateSpaceModel, capability
+from .model import capability
 
 __all__ = ["Guided"]
+
+PER_THREAD = 10_000  # numbers that are foretold: with fewer, a second thread costs more than it brings
 
 
 @kernel
@@ -107,15 +109,25 @@ def _draw_share(share, shares, missed, jacobian, first, variance, ancestors, fre
 
 
 @kernel(parallel=True)
-def _foresee(shares, missed, jacobian, first, variance, out):
+def _foresee_parallel(shares, missed, jacobian, first, variance, out):
     for share in prange(shares):
         _foresee_share(share, shares, missed, jacobian, first, variance, out)
 
 
 @kernel(parallel=True)
-def _draw(shares, missed, jacobian, first, variance, ancestors, free, errors, out):
+def _draw_parallel(shares, missed, jacobian, first, variance, ancestors, free, errors, out):
     for share in prange(shares):
         _draw_share(share, shares, missed, jacobian, first, variance, ancestors, free, errors, out)
+
+
+def _share_out(share: Any, parallel: Any, missed: np.ndarray, *arguments: Any) -> None:
+    """Run a kernel on as many threads as there is work for."""
+    threads = min(numba.get_num_threads(), missed.size // PER_THREAD)
+    if threads <= 1:
+        share(0, 1, missed, *arguments)
+    else:
+        with one_at_a_time:
+            parallel(threads, missed, *arguments)
 
 
 class Guided:
@@ -131,7 +143,7 @@ class Guided:
         How many frames.
     """
 
-    def __init__(self, model: StateSpaceModel, observations: np.ndarray, times: np.ndarray, look_ahead: int = 2):
+    def __init__(self, model: Any, observations: np.ndarray, times: np.ndarray, look_ahead: int = 2):
         for name in ("linearise", "predict"):
             capability(model, name, needed_for="a guided filter")
         self.model, self.observations, self.times = model, np.asarray(observations, float), np.asarray(times)
@@ -155,15 +167,18 @@ class Guided:
         own = y.shape[1] // groups  # seen in each group
 
         def by_group(values: np.ndarray) -> np.ndarray:
-            return values.reshape(*values.shape[:-2], len(times), groups, own).swapaxes(-3, -2).reshape(*values.shape[:-2], groups, -1)
+            return (
+                values.reshape(*values.shape[:-2], len(times), groups, own)
+                .swapaxes(-3, -2)
+                .reshape(*values.shape[:-2], groups, -1)
+            )
 
         there = ~np.isnan(by_group(y))
         missed = np.where(there, by_group(y - predicted), 0.0)
         jacobian *= there[..., None]
         variance = np.where(there, by_group(np.broadcast_to(self.model.predict(x)[1] ** 2, y.shape)), 1.0)
         out = np.empty(len(x))
-        with one_at_a_time:
-            _foresee(numba.get_num_threads(), missed, jacobian, first, variance, out)
+        _share_out(_foresee_share, _foresee_parallel, missed, jacobian, first, variance, out)
         self._plan = x, missed, jacobian, first, variance
         return np.where(np.isnan(x.reshape(len(x), -1)[:, 0]), -np.inf, out)
 
@@ -186,7 +201,7 @@ class Guided:
         ancestors = np.arange(len(x)) if ancestors is None else ancestors
         noise = rng.standard_normal((len(ancestors), jacobian.shape[1], count))
         errors, log_ratio = rng.standard_normal((len(ancestors), *missed.shape[1:])), np.empty(len(ancestors))
-        with one_at_a_time:
-            _draw(numba.get_num_threads(), missed, jacobian, count, variance, ancestors, noise, errors, log_ratio)
+        plan = missed, jacobian, count, variance
+        _share_out(_draw_share, _draw_parallel, *plan, ancestors, noise, errors, log_ratio)
         self._plan = ()
         return self.model.advance(rng, x, first, last, ancestors, noise), log_ratio

@@ -14,20 +14,19 @@ from wormsim import geometry as geo
 
 from .connectome import NEURONS, index
 from .diagnose import LEVELS, STATS
-from .experiments import FACTOR
 from .filter import Filter
-from .initialise import learned_prior
+from .initialise import FACTOR, learned_prior
 from .loop import BODY_ROW, MUSCLE_ROW
+from .methods import METHODS, build, check_method
 from .neurons import STEP, N
 from .observe import fluorescence_of
 from .parameters import plain
 from .posterior import KINDS, PARTS, Posterior
 from .recording import Recording
 from .resampling import evenly
-from .methods import METHODS, build, check_method
 from .smc import SMC
 from .summaries import Collector, Filtered, FixedLag, Predicted, describe
-from .sweep import FromPrior, WormModel
+from .sweep import FromPrior, WormModel, model_of
 from .worm import Worm
 
 __all__ = ["METHODS", "impute", "unconditioned"]
@@ -44,7 +43,7 @@ _COORDS = {"neuron": list(NEURONS), "coord": ["x", "y", "phi"], "side": ["dorsal
 def impute(
     worm: Worm,
     recording: Recording,
-    method: str = "bootstrap",
+    method: str = "ensemble",
     particles: int | None = None,
     init_particles: int | None = None,
     seed: int = 1,
@@ -57,7 +56,7 @@ def impute(
     pose: np.ndarray | None = None,
     pose_spread: float = 0.0,
     look_ahead: int = 2,
-    lag: float = 1.0,
+    lag: float = 0.5,
     draws: int = 100,
     checkpoint: str | Path | None = None,
 ) -> Posterior:
@@ -70,11 +69,13 @@ def impute(
     recording
         What was seen of it.
     method
-        "bootstrap": the particle filter of the paper.
+        "ensemble": members that are shifted by what they miss; quick and steady, with approximate bands and evidence.
+        "guided": particles that look ahead, with unbiased evidence. "bootstrap": the particle filter of the paper.
     particles
-        How many worms to simulate side by side.
+        How many worms to simulate side by side; by default what `SIZES` has for the method.
     init_particles
-        How many to refine the start from; with 0 the start is drawn from the prior, and the evidence is exact.
+        How many to refine the start from; with 0 the start is drawn from the prior, and the evidence of a particle filter is
+        unbiased. By default 5000 for the bootstrap filter, as in the paper, and 0 for others.
     seed
         Of all randomness: the same seed gives the same posterior.
     progress
@@ -90,7 +91,7 @@ def impute(
     look_ahead
         How many frames a guided filter sees ahead.
     lag
-        Seconds of later frames that a smoothed summary may look at.
+        Seconds of later frames that a smoothed summary may look at; with 0 there is none.
     draws
         How many worms of each frame to keep, for `Posterior.branch`.
     checkpoint
@@ -104,29 +105,17 @@ def impute(
     particles = usual if particles is None else check.whole("particles", particles, least=2)
     init_particles = usual_first if init_particles is None else check.whole("init_particles", init_particles, least=0)
     draws = check.whole("draws", draws, least=0)
-    factor = check.number("factor", factor, "from 0 to 10", lambda x: 0 <= x <= 10)
-    temperature = check.number("temperature", temperature, "a positive number", lambda x: x > 0)
     lag = check.number("lag", lag, "a number of seconds from 0 on", lambda x: x >= 0)
     begin, busy = time.perf_counter(), time.process_time()
 
-    prior = learned_prior(worm, scaling)
-    widths = prior.sigma.copy()
-    if sigma is not None:
-        count = len(recording.neurons)
-        given = check.array("sigma", sigma, () if np.ndim(sigma) == 0 else (count,))
-        if not (given > 0).all():
-            raise ValueError(f"sigma must be positive, got {sigma!r}")
-        widths[index(recording.neurons)] = given
-    seen = fluorescence_of(worm, recording, widths, temperature)
-    candidates = init_particles if len(recording.steps) > 1 else 0
-    kind = WormModel if candidates else FromPrior
-    model = kind(worm, recording, seen, prior, factor * prior.noise, candidates, pose, pose_spread)
+    model = model_of(worm, recording, scaling, factor, sigma, temperature, init_particles, pose, pose_spread)
     collect: dict[str, Collector] = {
         "filtered": Filtered(_statistics),
-        "smoothed": FixedLag(_kept_statistics, round(lag / STEP), lambda x: x[:, _SHOWN].astype(np.float32)),
         "predicted": Predicted(_statistics),
         "draws": Filtered(lambda weights, x: x[evenly(weights, draws)].astype(np.float32), label=str(draws)),
     }
+    if lag > 0:
+        collect["smoothed"] = FixedLag(_statistics_of_kept, round(lag / STEP), _kept)
     filter = build(method, model, recording.values, recording.steps, particles, seed, collect, look_ahead)
     filter.run(progress, checkpoint)
     attributes = {
@@ -141,7 +130,7 @@ def impute(
         "pose_spread": pose_spread,
         "log_evidence": filter.log_evidence,
         "failure": filter.failure,
-        "evidence_is_unbiased": int(kind is FromPrior and method != "ensemble"),
+        "evidence_is_unbiased": int(isinstance(model, FromPrior) and method != "ensemble"),
         "version": version("virtual-patch-clamp"),
         "variant": worm.variant,
         "connectome": worm.connectome.label,
@@ -158,8 +147,12 @@ def _statistics(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     return describe(weights, x, _SHOWN, LEVELS).astype(np.float32)
 
 
-def _kept_statistics(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """The same of all that was kept to be smoothed."""
+def _kept(x: np.ndarray) -> np.ndarray:
+    """What is shown, as it is kept to be smoothed; voltages and calcium come first, as in a state."""
+    return x[:, _SHOWN].astype(np.float32)
+
+
+def _statistics_of_kept(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
     return describe(weights, kept.astype(float), np.arange(kept.shape[1]), LEVELS).astype(np.float32)
 
 
@@ -179,6 +172,9 @@ def _dataset(filter: Filter, model: WormModel, attributes: dict[str, Any]) -> xr
     data["draws"] = (("time", "draw", "state"), np.array(collected["draws"]), {"meaning": "whole worms, for branching"})
     data["ess"] = ("time", np.array([frame.ess for frame in frames]), {"meaning": "effective sample size"})
     data["ancestors"] = ("time", np.array([frame.ancestors for frame in frames]), {"meaning": "particles with offspring"})
+    if "smoothed" in filter.collectors:
+        lines = np.array(filter.collectors["smoothed"].lines)
+        data["lines"] = ("time", lines, {"meaning": "particles with descendants when the frame was smoothed"})
     data["failed"] = ("time", np.array([frame.failed for frame in frames]), {"meaning": "share of particles that failed"})
     data["evidence"] = ("time", np.array([frame.log_evidence for frame in frames]), {"units": "nats", "meaning": "so far"})
     seen = recording.values[: len(frames)]

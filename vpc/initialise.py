@@ -12,20 +12,25 @@ The most lively neuron gets 5 mV a step times a factor.
 
 import functools
 import json
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xarray as xr
+from tqdm.auto import tqdm
 
 from wormsim import check
 from wormsim import geometry as geo
 
-from .connectome import NEURONS, nearest
+from .connectome import NEURONS, index, nearest
 from .neurons import N
 from .parameters import plain
 from .worm import Worm
 
-__all__ = ["SCALINGS", "Prior", "draw_start", "learned_prior", "pose_along", "poses"]
+if TYPE_CHECKING:
+    from .recording import Recording
+
+__all__ = ["FACTOR", "SCALINGS", "Prior", "draw_start", "learned_prior", "noise_profile", "pose_along", "poses"]
 
 RUNS, SECONDS, SETTLED = 48, 5.0, 2.0  # s
 CORPUS = 48_302  # a seed of its own, so that no truth is in the corpus by accident
@@ -33,6 +38,8 @@ LEAST_SIGMA = 1e-3  # of the noise of fluorescence
 MOST_NOISE, LEAST_NOISE = 5.0, 0.0005  # mV a step
 LEAST_CALCIUM = 1e-3  # uM
 SCALINGS = ("settled", "paper")
+FACTOR = 0.2  # of the process noise, where nothing is said
+FACTORS, WIDTHS = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0), (0.5, 0.7, 1.0, 1.4, 2.0)  # to choose from by evidence
 
 
 class Prior(NamedTuple):
@@ -109,6 +116,41 @@ def draw_start(worm: Worm, seed: int = 0, scaling: str = "settled") -> xr.Datase
     rng = np.random.default_rng([check.whole("seed", seed, least=0), 1])  # other uses of a seed have streams of their own
     voltage, calcium = draw(learned_prior(worm, scaling), rng, 1)
     return xr.Dataset({"voltage": ("neuron", voltage[0]), "calcium": ("neuron", calcium[0])}, {"neuron": list(NEURONS)})
+
+
+def noise_profile(
+    worm: Worm,
+    recording: "Recording",
+    factors: Sequence[float] = FACTORS,
+    widths: Sequence[float] = WIDTHS,
+    scaling: str = "settled",
+    method: str = "ensemble",
+    particles: int = 200,
+    seed: int = 1,
+    progress: bool = True,
+) -> xr.Dataset:
+    """How well factors of the process noise, and of the corpus's sigma, explain a recording: log evidence (factor, width).
+
+    The best are among the attributes `factor` and `width`, and `sigma` (observed) is what `vpc.impute` takes. A filter that
+    loses the worm gives -inf. Differences of a few nats are within the noise of the filter.
+    """
+    from .methods import build
+    from .sweep import model_of
+
+    corpus = learned_prior(worm, scaling).sigma[index(recording.neurons)]
+    found = np.empty((len(factors), len(widths)))
+    silent = None if progress else True
+    with tqdm(total=found.size, desc="weighing noise", unit="sweep", disable=silent) as bar:
+        for i, factor in enumerate(factors):
+            for j, width in enumerate(widths):
+                model = model_of(worm, recording, scaling, factor, width * corpus)
+                found[i, j] = build(method, model, recording.values, recording.steps, particles, seed).run().log_evidence
+                bar.update()
+    row, column = divmod(int(found.argmax()), len(widths))
+    best = {"factor": float(factors[row]), "width": float(widths[column])}
+    data = {"log_evidence": (("factor", "width"), found, {"units": "nats"}), "sigma": ("observed", best["width"] * corpus)}
+    coords = {"factor": list(factors), "width": list(widths), "observed": list(recording.neurons)}
+    return xr.Dataset(data, coords, best | {"scaling": scaling, "method": method})
 
 
 def pose_along(points: np.ndarray) -> np.ndarray:

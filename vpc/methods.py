@@ -1,7 +1,7 @@
 """Ways to filter, by name, for any model that has what they need.
 
-- bootstrap: particles that move blindly and are weighted by what they meet; as in the paper. Its evidence is unbiased, and noisy
-- guided: particles that look a few frames ahead before they move (`vpc.guided`). Its evidence is unbiased too
+- bootstrap: particles that move blindly and are weighted by what they meet, as in the paper. Evidence is unbiased, and noisy
+- guided: particles that look a few frames ahead before they move (`vpc.guided`). Evidence is unbiased too
 - ensemble: members that are shifted, not weighted (`vpc.ensemble`). Nothing starves, and evidence and bands are approximate
 """
 

@@ -46,7 +46,7 @@ class Posterior:
 
     def _kind(self, kind: str) -> xr.Dataset:
         if KINDS[kind] + "voltage" not in self.dataset:
-            raise ValueError(f"an unconditioned worm has nothing {kind}")
+            raise ValueError(f"this posterior has nothing {kind}: it is unconditioned, or was imputed with lag=0")
         return xr.Dataset({name: self.dataset[KINDS[kind] + name] for name in PARTS}, attrs=self.dataset.attrs)
 
     @property
@@ -185,9 +185,9 @@ class Posterior:
 
         return unconditioned(self)
 
-    def score(self, truth: xr.Dataset) -> xr.Dataset:
+    def score(self, truth: xr.Dataset, kind: str = "filtered") -> xr.Dataset:
         """How near the posterior comes to the run that was recorded, beside an unconditioned one; `vpc.diagnose` has more."""
-        return score(self, truth)
+        return score(self, truth, kind)
 
     def __repr__(self) -> str:
         shape, attributes = self.dataset.sizes, self.dataset.attrs

@@ -8,9 +8,9 @@ exponential is unbiased, for every scheme and policy.
     for frame in filter:
         frame.ess, frame.log_evidence, filter.x, filter.weights     # look inside, stop, copy, go on
 
-A model that can `foresee` the frames to come chooses ancestors by them too: one whose weight is w and whose prospects are psi is
-chosen by w psi, and its offspring begin with weights in proportion to 1 / psi, so that nothing is counted twice (Pitt & Shephard
-1999, JASA).
+Where a model can `foresee` the frames to come, ancestors are chosen by them too: one whose weight is w and whose prospects are
+psi is chosen by w psi, and its offspring begin with weights in proportion to 1 / psi, so that nothing is counted twice (Pitt &
+Shephard 1999, JASA).
 """
 
 from collections.abc import Mapping, Sequence

@@ -319,6 +319,7 @@ class FixedLag:
         self.summary, self.lag, self.keep = summary, check.whole("lag", lag, least=0), keep
         self.label = f"{lag} steps"
         self._done: list[Any] = []
+        self._lines: list[int] = []  # of each frame that is done, how many particles had descendants
         self._times: list[int] = []  # of each frame in the window
         self._states: list[np.ndarray] = []  # of each frame in the window, particles with descendants
         self._ancestors: list[np.ndarray] = []  # and where among them those of today's particles are
@@ -328,6 +329,11 @@ class FixedLag:
     def values(self) -> list[Any]:
         """Summaries of all frames so far; the last ones will change as the filter goes on."""
         return self._done + [self._summarise(k) for k in range(len(self._states))]
+
+    @property
+    def lines(self) -> list[int]:
+        """How many particles of each frame still have descendants when it is summarised."""
+        return self._lines + [len(state) for state in self._states]
 
     def _summarise(self, k: int) -> Any:
         weights = np.bincount(self._ancestors[k], self._weights, len(self._states[k]))
@@ -349,17 +355,20 @@ class FixedLag:
         self._weights = filter.weights
         while self._times and now - self._times[0] >= self.lag:
             self._done.append(self._summarise(0))
+            self._lines.append(len(self._states[0]))
             del self._times[0], self._states[0], self._ancestors[0]
 
     def state(self) -> dict[str, np.ndarray]:
         """The values of the frames that are done, and the window."""
         window = {f"states_{k}": states for k, states in enumerate(self._states)}
         window |= {f"ancestors_{k}": ancestors for k, ancestors in enumerate(self._ancestors)}
-        return {"done": np.array(self._done), "times": np.array(self._times, int), "weights": self._weights, **window}
+        past = {"done": np.array(self._done), "lines": np.array(self._lines, int)}
+        return past | {"times": np.array(self._times, int), "weights": self._weights, **window}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a window over."""
-        self._done, self._weights, self._times = list(state["done"]), state["weights"], state["times"].tolist()
+        self._done, self._lines = list(state["done"]), state["lines"].tolist()
+        self._weights, self._times = state["weights"], state["times"].tolist()
         window = range(len(self._times))
         self._states, self._ancestors = ([state[f"{what}_{k}"] for k in window] for what in ("states", "ancestors"))
 

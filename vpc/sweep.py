@@ -16,16 +16,16 @@ from wormsim import check
 
 from . import loop
 from .connectome import index
-from .initialise import LEAST_CALCIUM, Prior, draw, poses
-from .loop import BODY_ROW, CAUSES, LANES, EMPTY, MUSCLE_ROW, SIZE, Noise, Offspring, Record, Worms
+from .initialise import FACTOR, LEAST_CALCIUM, Prior, draw, learned_prior, poses
+from .loop import BODY_ROW, CAUSES, EMPTY, LANES, MUSCLE_ROW, SIZE, Noise, Offspring, Record, Worms
 from .neurons import N
-from .observe import Fluorescence, sensitivities
+from .observe import Fluorescence, fluorescence_of, sensitivities
 from .protocol import inputs
 from .recording import Recording
 from .resampling import by_column, reweighted, systematic
 from .worm import Worm, advance
 
-__all__ = ["FromPrior", "WormModel"]
+__all__ = ["FromPrior", "WormModel", "model_of"]
 
 JITTER_VOLTAGE, JITTER_CALCIUM = 0.3, 0.1  # of the prior's sd, after tracing back
 
@@ -201,3 +201,30 @@ class FromPrior(WormModel):
             return self.advance(rng, x, first, last, ancestors), np.zeros(len(x))
         x, log_estimate = self.propose_start(rng, x, y)
         return x, log_estimate - self.seen.log_likelihood(y, x)
+
+
+def model_of(
+    worm: Worm,
+    recording: Recording,
+    scaling: str = "settled",
+    factor: float = FACTOR,
+    sigma: float | np.ndarray | None = None,
+    temperature: float = 1.0,
+    candidates: int = 0,
+    pose: np.ndarray | None = None,
+    pose_spread: float = 0.0,
+) -> WormModel:
+    """The model that `vpc.impute` filters; its arguments mean the same there."""
+    factor = check.number("factor", factor, "from 0 to 10", lambda x: 0 <= x <= 10)
+    temperature = check.number("temperature", temperature, "a positive number", lambda x: x > 0)
+    prior = learned_prior(worm, scaling)
+    widths = prior.sigma.copy()
+    if sigma is not None:
+        given = check.array("sigma", sigma, () if np.ndim(sigma) == 0 else (len(recording.neurons),))
+        if not (given > 0).all():
+            raise ValueError(f"sigma must be positive, got {sigma!r}")
+        widths[index(recording.neurons)] = given
+    seen = fluorescence_of(worm, recording, widths, temperature)
+    candidates = candidates if len(recording.steps) > 1 else 0
+    kind = WormModel if candidates else FromPrior
+    return kind(worm, recording, seen, prior, factor * prior.noise, candidates, pose, pose_spread)

@@ -9,8 +9,8 @@ from scipy import stats
 import vpc
 from vpc import diagnose
 from vpc.connectome import NEURONS, index
-from vpc.experiments import EXPERIMENTS, FACTOR, experiment
-from vpc.initialise import learned_prior
+from vpc.experiments import EXPERIMENTS, experiment
+from vpc.initialise import FACTOR, learned_prior
 from vpc.observe import fluorescence_of
 from vpc.smc import SMC
 from vpc.smoothing import backward
@@ -22,14 +22,13 @@ WORM = vpc.Worm()
 
 def truth(seed: int, seconds: float = 5.0) -> tuple[xr.Dataset, vpc.Recording]:
     """A noise-free run from the learned prior, and a recording of it."""
-    run, rec, _ = experiment("paper", WORM, seed, seconds)
-    return run, rec
+    return experiment("paper", WORM, seed, seconds)
 
 
 @pytest.fixture(scope="module")
 def small() -> tuple[xr.Dataset, vpc.Recording, vpc.Posterior]:
     run, rec = truth(0, 1.0)
-    return run, rec, vpc.impute(WORM, rec, particles=100, init_particles=200, seed=1, progress=False)
+    return run, rec, vpc.impute(WORM, rec, "bootstrap", 100, 200, seed=1, progress=False)
 
 
 def test_the_kernel_moves_particles_as_worms_move():
@@ -70,17 +69,17 @@ def test_the_same_seed_gives_the_same_posterior_on_any_number_of_threads(small):
     before = numba.get_num_threads()
     try:
         numba.set_num_threads(1)
-        again = vpc.impute(WORM, rec, particles=100, init_particles=200, seed=1, progress=False)
+        again = vpc.impute(WORM, rec, "bootstrap", 100, 200, seed=1, progress=False)
     finally:
         numba.set_num_threads(before)
     xr.testing.assert_equal(again.dataset, post.dataset)
-    other = vpc.impute(WORM, rec, particles=100, init_particles=200, seed=2, progress=False)
+    other = vpc.impute(WORM, rec, "bootstrap", 100, 200, seed=2, progress=False)
     assert other.log_evidence != post.log_evidence
 
 
 def test_a_sweep_that_was_killed_resumes_to_the_same_posterior(small, tmp_path, monkeypatch):
     _, rec, post = small
-    monkeypatch.setattr("vpc.smc.SECONDS_PER_CHECKPOINT", 0.0)
+    monkeypatch.setattr("vpc.filter.SECONDS_PER_CHECKPOINT", 0.0)
     path, count, step = tmp_path / "sweep.zarr", iter(range(100)), SMC.__next__
 
     def killed(filter):
@@ -88,7 +87,8 @@ def test_a_sweep_that_was_killed_resumes_to_the_same_posterior(small, tmp_path, 
             raise KeyboardInterrupt
         return step(filter)
 
-    settings = {"particles": 100, "init_particles": 200, "seed": 1, "progress": False, "checkpoint": path}
+    sizes = {"method": "bootstrap", "particles": 100, "init_particles": 200}
+    settings = sizes | {"seed": 1, "progress": False, "checkpoint": path}
     monkeypatch.setattr(SMC, "__next__", killed)
     with pytest.raises(KeyboardInterrupt):
         vpc.impute(WORM, rec, **settings)
@@ -207,11 +207,12 @@ def test_some_may_fail_and_the_others_go_on():
 
 def test_one_frame_is_enough():
     _, rec = truth(0, 0.5)
-    post = vpc.impute(WORM, vpc.Recording(rec.values[:1], rec.neurons, [0.0]), particles=200, progress=False)
+    post = vpc.impute(WORM, vpc.Recording(rec.values[:1], rec.neurons, [0.0]), "bootstrap", 200, progress=False)
     assert post.evidence_is_unbiased and float(post.ess[0]) > 100
 
 
-def test_irregular_times_and_gaps():
+@pytest.mark.parametrize("method", ["bootstrap", "guided", "ensemble"])
+def test_irregular_times_and_gaps(method):
     """A dense stretch, a gap and missing neurons; the lag is in seconds, whatever the frames."""
     _, rec = truth(0, 1.0)
     values, keep = rec.values.copy(), [0, 1, 2, 8, 9, 10, 20]
@@ -219,7 +220,7 @@ def test_irregular_times_and_gaps():
     values[1, :40] = np.nan
     with pytest.warns(UserWarning, match="frames are up to 0.5 s apart"):
         some = vpc.Recording(values[keep], rec.neurons, rec.time[keep])
-    post = vpc.impute(WORM, some, particles=100, init_particles=200, lag=0.1, progress=False)
+    post = vpc.impute(WORM, some, method, 100, lag=0.1, progress=False)
     assert post.voltage.sizes["time"] == 7 and np.isfinite(post.log_evidence)
     filtered, smoothed = (kind["voltage"].sel(stat="mean").values for kind in (post.filtered, post.smoothed))
     same = [np.array_equal(a, b) for a, b in zip(filtered, smoothed, strict=True)]
@@ -256,11 +257,11 @@ def test_evidence_from_the_prior_is_exact_for_one_frame():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments(name):
-    run, rec, settings = experiment(name, WORM, seed=1, seconds=0.5)
-    same, again, _ = experiment(name, WORM, seed=1, seconds=0.5)
+    run, rec = experiment(name, WORM, seed=1, seconds=0.5)
+    same, again = experiment(name, WORM, seed=1, seconds=0.5)
     xr.testing.assert_equal(run, same)
     np.testing.assert_array_equal(rec.values, again.values)
-    assert len(rec.neurons) == (302 if name == "all" else 49) and settings["particles"] in (48, 1000)
+    assert len(rec.neurons) == (302 if name == "all" else 49)
     exact = run["fluorescence"].sel(neuron=list(rec.neurons)).values[::5]
     assert np.array_equal(rec.values, exact) == (name != "noise")
     begins_at_rest = np.abs(run["voltage"].values[0] + 20).max() < 1
@@ -270,12 +271,13 @@ def test_experiments(name):
 
 
 @pytest.mark.slow
-def test_noise_free_truths_are_found():
-    """5 truths x 3 seeds at the paper's size: unobserved motor neurons and body, beside the unconditioned worm."""
+@pytest.mark.parametrize("method", ["bootstrap", "ensemble"])
+def test_noise_free_truths_are_found(method):
+    """5 truths x 3 seeds, at the paper's size or by default: unobserved motor neurons and body, beside an unconditioned worm."""
     for seed in range(5):
         run, rec = truth(seed)
         for again in range(3):
-            score = vpc.impute(WORM, rec, seed=again, progress=False).score(run)
+            score = vpc.impute(WORM, rec, method, seed=again, progress=False).score(run)
             table = diagnose.table(score)
             motor, body = table.loc[("unobserved motor", "posterior")], table.loc[("body", "posterior")]
             assert motor["r"] >= 0.97 and motor["nrmse"] <= 0.08 and body["r"] >= 0.97
@@ -292,7 +294,7 @@ def test_bands_are_calibrated():
     """
     prior, covered, ranks = learned_prior(WORM), [], []
     for seed in range(20):
-        run, rec, _ = experiment("noise", WORM, seed, seconds=2.0)
+        run, rec = experiment("noise", WORM, seed, seconds=2.0)
         model = FromPrior(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, FACTOR * prior.noise)
         collect = {"bands": lambda weights, x: describe(weights, x, np.arange(302), (0.05, 0.95))[2:]}
         filter = SMC(model, rec.values, rec.steps, 10_000, seed, collect=collect).run()
@@ -311,8 +313,8 @@ def test_bands_are_calibrated():
 
 def test_all_302_observed():
     """The paper's second experiment, with 48 / 400 particles: correlation of the neurons that move by more than 1 mV."""
-    run, rec, settings = experiment("all", WORM, seed=1)
-    post = vpc.impute(WORM, rec, seed=0, progress=False, **settings)
+    run, rec = experiment("all", WORM, seed=1)
+    post = vpc.impute(WORM, rec, "bootstrap", 48, 400, seed=0, progress=False)
     assert diagnose.table(post.score(run), active=1.0).loc[("observed", "posterior"), "r"] >= 0.98
 
 
@@ -321,7 +323,7 @@ def test_all_302_observed():
     [
         ({"worm": 3}, "worm must be a vpc.Worm, got int"),
         ({"recording": "file"}, "recording must be a vpc.Recording, got str"),
-        ({"method": "bootstap"}, "method must be one of bootstrap, got 'bootstap'; did you mean 'bootstrap'"),
+        ({"method": "bootstap"}, "method must be one of bootstrap, guided, ensemble, got 'bootstap'; did you mean 'bootstrap'"),
         ({"particles": 1}, "particles must be a whole number of at least 2"),
         ({"init_particles": -1}, "init_particles must be a whole number of at least 0"),
         ({"factor": -1}, "factor must be from 0 to 10"),

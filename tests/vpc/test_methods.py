@@ -1,0 +1,296 @@
+"""The guided and the ensemble filter: against Kalman, against plain formulas, and on the worm."""
+
+import numba
+import numpy as np
+import pytest
+import xarray as xr
+
+import vpc
+from vpc import ensemble, matrices
+from vpc.autoregressive import Autoregressive, LinearGaussian, random_weights
+from vpc.ensemble import Ensemble
+from vpc.experiments import experiment
+from vpc.guided import Guided
+from vpc.initialise import learned_prior
+from vpc.methods import METHODS, build
+from vpc.observe import fluorescence_of
+from vpc.smc import SMC
+from vpc.summaries import FixedLag, weighted_mean
+from vpc.sweep import FromPrior, WormModel
+
+WORM = vpc.Worm()
+WEIGHTS = random_weights(2, species=3, filled=0.9, mean=0.2)
+TWIN = LinearGaussian(WEIGHTS, process_noise=0.5, observation_noise=0.8)
+TIMES = np.array([0, 1, 3, 4, 9])
+Y = TWIN.simulate(5, steps=9, every=1)[2][TIMES]
+
+
+@pytest.mark.parametrize("look_ahead", [1, 2, 4])
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_guided_evidence_is_unbiased(look_ahead, missing):
+    """Mean of Z / Z_kalman over 5000 sweeps within 3 standard errors of 1: 6 cases, an error rate of 0.3 % each."""
+    y = Y.copy()
+    if missing:
+        y[1, 0] = y[3] = np.nan
+    exact, model = TWIN.kalman(y, TIMES).log_evidence, Guided(TWIN, y, TIMES, look_ahead)
+    ratio = np.exp([SMC(model, y, TIMES, 32, seed).run().log_evidence - exact for seed in range(5000)])
+    assert abs(ratio.mean() - 1) < 3 * ratio.std() / np.sqrt(len(ratio))
+    blind = np.exp([SMC(TWIN, y, TIMES, 32, seed).run().log_evidence - exact for seed in range(500)])
+    assert 0.01 < ratio.std() < 0.7 * blind.std()  # and less noisy than without a look ahead
+
+
+def test_guided_means_are_kalmans():
+    """Filtered means of all frames, over 400 sweeps, within 4 standard errors of the exact ones."""
+    found = [
+        SMC(Guided(TWIN, Y, TIMES, 2), Y, TIMES, 200, seed, collect={"mean": weighted_mean}).run().collected["mean"]
+        for seed in range(400)
+    ]
+    error = np.mean(found, axis=0) - TWIN.kalman(Y, TIMES).mean
+    assert (np.abs(error) < 4 * np.std(found, axis=0) / np.sqrt(len(found))).all()
+
+
+def test_the_ensemble_converges_to_kalman():
+    """Errors of mean, covariance, smoothed mean and evidence fall like 1 / sqrt(members): log-log slopes of -0.5 +- 0.12."""
+    exact, sizes, errors = TWIN.kalman(Y, TIMES), (200, 800, 3200, 12_800), []
+    collect = {"mean": weighted_mean, "covariance": lambda w, x: np.cov(x.T), "later": FixedLag(weighted_mean, 100)}
+    for size in sizes:
+        runs = [Ensemble(TWIN, Y, TIMES, size, seed, collect).run() for seed in range(30)]
+        parts = [
+            [run.collected["mean"] - exact.mean for run in runs],
+            [run.collected["covariance"] - exact.covariance for run in runs],
+            [run.collected["later"] - exact.smoothed_mean for run in runs],
+            [run.log_evidence - exact.log_evidence for run in runs],
+        ]
+        errors.append([np.sqrt(np.mean(np.square(part))) for part in parts])
+    slopes = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    np.testing.assert_allclose(slopes, -0.5, atol=0.12)
+    assert (np.array(errors[-1]) < 0.05).all()
+
+
+def test_a_shift_is_the_formula():
+    """The kernel against numpy: covariances, taper, gain; members that failed do not count; states of an earlier frame too."""
+    rng = np.random.default_rng(0)
+    members, columns, seen = 101, 300, 11
+    mixed = rng.standard_normal((5, columns))
+    x = rng.standard_normal((members, 5)) @ mixed + rng.standard_normal((members, columns)) + 50
+    h = x[:, :seen] / 3 + 0.1 * rng.standard_normal((members, seen))
+    living = np.delete(np.arange(members), [3, 70])
+    y, errors, variance = h.mean(axis=0) + 0.5, rng.standard_normal((len(living), seen)), np.linspace(0.1, 1, seen)
+    spread, pull = ensemble._padded((seen, len(living))), ensemble._padded((len(living), seen))
+    log_density = ensemble._compare(h[living], y, errors, variance, spread, pull)
+    new = x.copy()
+    ensemble._run(x, np.arange(members), living, spread, pull, new)
+
+    n = len(living)
+    both = np.cov(np.hstack([x, h])[living].T)
+    doubt = 9 * np.outer(np.diag(both), np.diag(both)) / ((n - 1) * both**2)
+    tapered = both * np.maximum(0, 1 - doubt)
+    s = np.where(np.eye(seen), both[columns:, columns:], tapered[columns:, columns:]) + np.diag(variance)
+    missed = y + errors - h[living]
+    shift = missed @ np.linalg.solve(s, tapered[columns:, :columns])
+    np.testing.assert_allclose(new[living] - x[living], shift, atol=2e-5 * np.abs(shift).max())
+    np.testing.assert_array_equal(new[[3, 70]], x[[3, 70]])
+    error = y - h[living].mean(axis=0)
+    expected = -0.5 * (error @ np.linalg.solve(s, error) + np.linalg.slogdet(2 * np.pi * s)[1])
+    np.testing.assert_allclose(log_density, expected, rtol=1e-10)
+
+
+def test_small_matrices():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((7, 7))
+    a, b = a @ a.T + np.eye(7), rng.standard_normal(7)
+    root, solution = a.copy(), b.copy()
+    np.testing.assert_allclose(2 * matrices.cholesky(root), np.linalg.slogdet(a)[1])
+    matrices.solve_lower(root, solution)
+    matrices.solve_upper(root, solution)
+    np.testing.assert_allclose(solution, np.linalg.solve(a, b))
+
+
+def test_every_method_serves_the_papers_autoregressive_model():
+    """30 species, 200 particles: the bootstrap filter is lost, the guided one is not, and the ensemble loses only the start.
+
+    There it must bend a prior of sd 1 through a curved observation, which costs it some 60 nats and the first two frames.
+    """
+    model = Autoregressive()
+    truth, times, y = model.simulate(0)
+    found = {
+        method: [build(method, model, y, times, 200, seed, {"mean": weighted_mean}).run() for seed in range(5)]
+        for method in METHODS
+    }
+    evidence = {method: np.array([run.log_evidence for run in runs]) for method, runs in found.items()}
+    error = {
+        method: np.sqrt(np.mean([np.square(run.collected["mean"] - truth[times])[3:] for run in runs]))
+        for method, runs in found.items()
+    }
+    assert evidence["bootstrap"].std() > 100 and evidence["guided"].std() < 5 and evidence["ensemble"].std() < 10
+    assert 500 > evidence["bootstrap"].max() and 1500 < evidence["guided"].min()
+    assert 20 < evidence["guided"].mean() - evidence["ensemble"].mean() < 100
+    assert error["guided"] < 0.5 * error["bootstrap"] and error["ensemble"] < 1.2 * error["guided"]
+
+
+# The worm.
+
+
+def model_of(kind, seconds=5.0, neurons=None, factor=0.2, seed=0):
+    """A truth drawn from the filter's own model, a recording of it, and the model."""
+    prior = learned_prior(WORM)
+    run, rec = experiment("noise", WORM, seed, seconds, factor)
+    if neurons:
+        rec = vpc.Recording(rec.values[:, [rec.neurons.index(name) for name in neurons]], neurons, rec.time)
+    return run, rec, kind(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, factor * prior.noise)
+
+
+def test_given_noise_is_used_and_what_a_worm_shows_is_foretold():
+    """Noise given as 0 for all 302 neurons is a quiet worm, bitwise; so are fluorescences foretold, and J is the derivative."""
+    _, rec = experiment("all", WORM, 0, 0.5)
+    prior = learned_prior(WORM)
+    model, quiet = (
+        WormModel(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, noise) for noise in (prior.noise, 0 * prior.noise)
+    )
+    x, rng = model.draw(np.random.default_rng(0), 20), np.random.default_rng(1)
+    zeros = np.zeros((20, 302, 10))
+    np.testing.assert_array_equal(model.advance(rng, x, 0, 10, noise=zeros), quiet.advance(rng, x, 0, 10))
+    times = np.array([5, 10])
+    shown, jacobian, first = model.linearise(x, 0, times)
+    assert shown.shape == (20, 2, 302) and jacobian.shape == (20, 302, 2, 10) and first == 5
+    for k, time in enumerate(times):
+        np.testing.assert_allclose(shown[:, k], model.predict(quiet.advance(rng, x, 0, int(time)))[0], rtol=1e-12)
+    assert (jacobian[:, :, 0, 5:] == 0).all()  # noise after a frame does nothing to it
+
+    for neuron, step in ((vpc.connectome.index(["DB3"])[0], 1), (vpc.connectome.index(["AVAL"])[0], 7)):
+        moved = zeros.copy()
+        moved[:, neuron, step] = 1e-3
+        change = (model.predict(model.advance(rng, x, 0, 10, noise=moved))[0] - shown[:, 1])[:, neuron] / 1e-3
+        np.testing.assert_allclose(change, jacobian[:, neuron, 1, step], rtol=0.05)  # what comes back from others is left out
+
+
+def test_guided_worms_have_the_evidence_of_blind_ones():
+    """Few neurons for half a second: mean Z of 200 guided sweeps and of 60 large bootstrap ones agree to 3 standard errors."""
+    _, rec, model = model_of(FromPrior, 0.5, ["AVAL", "RIML", "VB1", "SMDVL"], factor=0.5)
+    guided = np.array([build("guided", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(200)])
+    blind = np.array([build("bootstrap", model, rec.values, rec.steps, 1024, seed).run().log_evidence for seed in range(60)])
+    ratio, other = np.exp(guided - blind.mean()), np.exp(blind - blind.mean())
+    se = np.hypot(ratio.std() / np.sqrt(len(ratio)), other.std() / np.sqrt(len(other)))
+    assert abs(ratio.mean() - other.mean()) < 3 * se
+    small = np.array([build("bootstrap", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(100)])
+    assert guided.std() < 0.6 * small.std()
+
+
+@pytest.mark.parametrize("method", ["guided", "ensemble"])
+def test_the_same_seed_gives_the_same_posterior_on_any_number_of_threads(method):
+    _, rec = experiment("noise", WORM, 0, 0.5)
+    before, found = numba.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            numba.set_num_threads(threads)
+            found.append(vpc.impute(WORM, rec, method, 500, seed=3, progress=False).dataset)
+    finally:
+        numba.set_num_threads(before)
+    xr.testing.assert_equal(*found)
+
+
+def test_an_ensemble_goes_on_from_a_checkpoint(tmp_path):
+    _, rec, model = model_of(WormModel, 0.5)
+    collect = {"later": FixedLag(weighted_mean, 20), "now": weighted_mean}
+    whole = Ensemble(model, rec.values, rec.steps, 50, 1, collect).run()
+    half = Ensemble(model, rec.values, rec.steps, 50, 1, collect)
+    for _ in range(5):
+        next(half)
+    other = half.copy()
+    half.save(tmp_path / "half.zarr")
+    again = Ensemble(model, rec.values, rec.steps, 50, 1, collect).restore(tmp_path / "half.zarr").run()
+    for run in (again, other.run()):
+        assert run.log_evidence == whole.log_evidence
+        for name in collect:
+            np.testing.assert_array_equal(run.collected[name], whole.collected[name])
+    with pytest.raises(ValueError, match="saved by another filter"):
+        SMC(model, rec.values, rec.steps, 50, 1, collect=collect).restore(tmp_path / "half.zarr")
+
+
+class Frail(LinearGaussian):
+    """Members fail now and then, or all at once."""
+
+    share = 0.3
+
+    def advance(self, rng, x, first, last, ancestors=None, noise=None):
+        x = super().advance(rng, x, first, last, ancestors)
+        x[rng.random(len(x)) < self.share] = np.nan
+        return x
+
+
+def test_members_that_fail_are_replaced():
+    """The evidence counts the share that lives, as in a particle filter; the others stand in for what is lost."""
+    frail = Frail(WEIGHTS, process_noise=0.5, observation_noise=0.8)
+    filter = Ensemble(frail, Y, TIMES, 4000, 0, {"mean": weighted_mean, "later": FixedLag(weighted_mean, 3)}).run()
+    exact = TWIN.kalman(Y, TIMES)
+    assert abs(filter.log_evidence - exact.log_evidence - 4 * np.log(0.7)) < 0.3
+    np.testing.assert_allclose(filter.collected["mean"], exact.mean, atol=0.1)
+    assert np.isfinite(filter.collected["later"]).all()
+    assert all(frame.failed == pytest.approx(0.3, abs=0.05) for frame in filter.frames[1:])
+    frail.__class__.share = 1.0
+    lost = Ensemble(frail, Y, TIMES, 100, 0).run()
+    frail.__class__.share = 0.3
+    assert lost.log_evidence == -np.inf and "at frame 1 (step 1)" in lost.failure
+
+
+def test_evidence_that_can_be_learned_from():
+    """sd of log Z over seeds at the truth: at most 3 nats for 200 members, and 6 for 1000 guided particles."""
+    _, rec, model = model_of(FromPrior)
+    sd = {
+        method: np.std([build(method, model, rec.values, rec.steps, n, seed).run().log_evidence for seed in range(6)], ddof=1)
+        for method, n in (("ensemble", 200), ("guided", 1000))
+    }
+    assert sd["ensemble"] < 3 and sd["guided"] < 6
+
+
+def test_what_is_imputed_from_a_noisy_worm():
+    """Ten truths at factor 0.3, smoothed: mean r of unobserved motor neurons and body, and coverage; beside a blind worm's."""
+    rows = []
+    for seed in range(10):
+        run, rec = experiment("noise", WORM, seed, factor=0.3)
+        post = vpc.impute(WORM, rec, factor=0.3, progress=False)
+        assert post.dataset.attrs["method"] == "ensemble" and not post.evidence_is_unbiased
+        found = vpc.diagnose.medians(post.score(run, "smoothed"))
+        rows.append([[one["r_unobserved_motor"], one["r_body"], one["coverage90"]] for one in found.values()])
+    (motor, body, coverage), (blind, blind_body, _) = np.mean(rows, axis=0)
+    assert motor >= 0.94 and body >= 0.95 and 0.85 <= coverage <= 0.95
+    assert motor > blind + 0.1 and body > blind_body + 0.1
+
+
+# Bad input.
+
+
+class Counts:
+    """A model without Gaussian noise and without derivatives."""
+
+    def initial(self, rng, n):
+        return rng.standard_normal((n, 2))
+
+    def step(self, rng, x, t):
+        return x
+
+    def log_likelihood(self, y, x, t):
+        return np.zeros(len(x))
+
+
+class Smooth(Counts):
+    def predict(self, x):
+        return x, np.ones(2)
+
+
+def test_a_method_names_what_a_model_lacks():
+    y, times = np.zeros((3, 2)), np.arange(3)
+    lacks = r"method 'ensemble' needs Gaussian noise of what is seen \(`predict`\), which Counts has not; what would work: boot"
+    with pytest.raises(TypeError, match=lacks):
+        build("ensemble", Counts(), y, times)
+    with pytest.raises(TypeError, match="the Jacobian of what is seen by the noise .*what would work: bootstrap and ensemble"):
+        build("guided", Smooth(), y, times)
+    with pytest.raises(
+        TypeError, match="the ensemble Kalman filter needs a model with a method `predict`, and Counts has none"
+    ):
+        Ensemble(Counts(), y, times, 10).run()
+    with pytest.raises(ValueError, match="method must be one of bootstrap, guided, ensemble, got 'enseble'; did you mean"):
+        build("enseble", Counts(), y, times)
+    with pytest.raises(ValueError, match="look_ahead must be"):
+        Guided(TWIN, Y, TIMES, 0)
+    build("ensemble", Smooth(), y, times, 10).run()

@@ -1,0 +1,191 @@
+"""`vpc bench filters` and `vpc bench evidence`: what each way of filtering finds for the same money."""
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import Any
+
+import numba
+import numpy as np
+import pandas as pd
+from tqdm.auto import tqdm
+
+import vpc
+
+from . import diagnose
+from .ensemble import Ensemble
+from .experiments import experiment
+from .initialise import FACTOR, learned_prior
+from .methods import build
+from .sweep import model_of
+
+# Kinds of truth: noise-free, or drawn from the filter's own model at some factor of its noise.
+KINDS = {"noise-free": 0.0, "factor 0.2": 0.2, "factor 0.3": 0.3, "factor 1": 1.0}
+WAYS: dict[str, dict[str, Any]] = {
+    "bootstrap": {"method": "bootstrap", "init_particles": 0, "lag": 1.0},
+    "bootstrap, refined start": {"method": "bootstrap", "init_particles": 5000, "lag": 1.0},
+    "guided": {"method": "guided", "lag": 1.0},
+    "ensemble": {"method": "ensemble"},
+}
+BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
+REFERENCE = 4  # times the budget, for a guided filter to compare evidence with
+SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
+MANY = 100_000
+
+
+def _sweep(worm: vpc.Worm, recording: vpc.Recording, particles: int, seed: int, **way: Any) -> tuple[vpc.Posterior, float]:
+    begin = time.process_time()
+    post = vpc.impute(worm, recording, particles=particles, seed=seed, progress=False, **way)
+    return post, time.process_time() - begin
+
+
+def _sizes(worm: vpc.Worm) -> dict[str, int]:
+    """How many particles each way can have for the budget, by the cost of two small sweeps."""
+    _, seen = experiment("noise", worm)
+    out = {}
+    for name, way in WAYS.items():
+        vpc.impute(worm, seen, particles=32, seed=0, progress=False, **way)  # compile
+        few, many = 100, 300
+        costs = [min(_sweep(worm, seen, n, seed, **way)[1] for seed in range(2)) for n in (few, many)]
+        each = (costs[1] - costs[0]) / (many - few)
+        out[name] = max(20, round((BUDGET - costs[0]) / each + few, -1))
+    return out
+
+
+def _one_truth(kind: str, seed: int, sizes: dict[str, int]) -> list[dict[str, Any]]:
+    """Rows of all ways for one truth, each with two seeds."""
+    numba.set_num_threads(1)
+    worm, factor = vpc.Worm(), KINDS[kind]
+    truth, seen = experiment("noise", worm, seed, factor=factor) if factor else experiment("paper", worm, seed)
+    model = model_of(worm, seen, factor=factor or FACTOR)
+    best = build("guided", model, seen.values, seen.steps, REFERENCE * sizes["guided"], 99).run().log_evidence
+    rows = []
+    for name, way in WAYS.items():
+        found = [_sweep(worm, seen, sizes[name], again, factor=factor or FACTOR, **way) for again in (1, 2)]
+        post, seconds = found[0]
+        evidence = np.array([other.log_evidence for other, _ in found])
+        common = {"kind": kind, "truth": seed, "way": name, "particles": sizes[name], "core_seconds": seconds}
+        comparable = way.get("init_particles", 0) == 0
+        common |= {"variance": evidence.var(ddof=1), "bias": evidence.mean() - best if comparable else np.nan}
+        common |= {"min_ess": float(post.ess.min()), "median_ess": float(post.ess.median())}
+        common["lines"] = float(post.dataset["lines"].median())
+        for what in ("filtered", "smoothed"):
+            table = diagnose.table(post.score(truth, what))
+            rows += [
+                common | {"what": what, "of": of, **table.loc[(of, "posterior")].to_dict()} for of in (*diagnose.GROUPS, "body")
+            ]
+    blind = {"kind": kind, "truth": seed, "way": "unconditioned", "what": "filtered"}
+    return rows + [blind | {"of": of, **table.loc[(of, "unconditioned")].to_dict()} for of in (*diagnose.GROUPS, "body")]
+
+
+def _cost_of_an_ensemble(worm: vpc.Worm, members: int) -> dict[str, float]:
+    """Core-seconds of 500 steps, and what share of them the analysis takes; with the summaries that `impute` makes, and without."""
+    _, seen = experiment("noise", worm)
+    model, moving = model_of(worm, seen), 0.0
+    advance = model.advance
+
+    def timed(*arguments: Any) -> np.ndarray:
+        nonlocal moving
+        begin = time.process_time()
+        out = advance(*arguments)
+        moving += time.process_time() - begin
+        return out
+
+    model.advance = timed  # type: ignore[method-assign]
+    begin = time.process_time()
+    Ensemble(model, seen.values, seen.steps, members).run()
+    alone = time.process_time() - begin
+    _, whole = _sweep(worm, seen, members, 0, method="ensemble", lag=0.0)
+    return {"members": members, "alone": alone, "analysis": alone - moving, "imputed": whole, "share": (alone - moving) / whole}
+
+
+def filters(progress: bool = True, truths: int = 10) -> dict[str, Any]:
+    """Compare all ways at equal core-seconds on some truths of each kind."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        worm = vpc.Worm()
+        sizes = _sizes(worm)
+        costs = [_cost_of_an_ensemble(worm, members) for members in (200, 1000)]
+    finally:
+        numba.set_num_threads(before)
+    rows: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(numba.config.NUMBA_NUM_THREADS, get_context("spawn")) as pool:
+        jobs = [pool.submit(_one_truth, kind, seed, sizes) for kind in KINDS for seed in range(truths)]
+        silent = None if progress else True
+        for job in tqdm(as_completed(jobs), total=len(jobs), desc="filtering", unit="truth", disable=silent):
+            rows += job.result()
+    return {"budget": BUDGET, "truths": truths, "sizes": sizes, "ensemble": costs, "rows": _averaged(rows)}
+
+
+def _averaged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Means over truths; the sd of the evidence is that over seeds."""
+    frame = pd.DataFrame(rows).drop(columns=["truth", "n"])
+    mean = frame.groupby(["kind", "way", "what", "of"], sort=False).mean(numeric_only=True).reset_index()
+    mean["sd"] = np.sqrt(mean.pop("variance"))
+    return mean.to_dict("records")
+
+
+def filters_table(result: dict[str, Any]) -> str:
+    """The result of `filters` for reading."""
+    frame = pd.DataFrame(result["rows"])
+    lines = [
+        f"Sweeps of {result['budget']:g} core-seconds each, summaries included; means over {result['truths']} truths of a kind."
+    ]
+    for cost in result["ensemble"]:
+        lines.append(
+            f"Ensemble of {cost['members']}: {cost['alone']:.1f} core-s for 500 steps, {cost['imputed']:.1f} with the summaries of "
+            f"`impute`, of which the analysis takes {100 * cost['share']:.0f} %."
+        )
+    order = [*WAYS, "unconditioned"]
+    for kind in KINDS:
+        one = frame[frame["kind"] == kind]
+        first = one[(one["of"] == "body") & (one["what"] == "filtered")].set_index("way").reindex(order[:-1])
+        names = {"core_seconds": "core-s", "sd": "sd log Z", "bias": "bias", "min_ess": "min ESS", "median_ess": "median ESS"}
+        lines += ["", f"{kind}: the filter", _shown(first[["particles", *names, "lines"]].rename(columns=names))]
+        wide = one.set_index(["way", "what", "of"])[["r", "nrmse", "crps", "coverage", "sd_ratio"]].unstack("of")
+        for of in (*diagnose.GROUPS, "body"):
+            part = wide.xs(of, axis=1, level="of").reindex(order, level=0)
+            lines += ["", f"{kind}: {of}", _shown(part.dropna(axis=1, how="all"))]
+    return "\n".join(lines)
+
+
+def _shown(frame: pd.DataFrame) -> str:
+    return frame.to_string(float_format=lambda x: f"{x:.3f}" if abs(x) < 10 else f"{x:.0f}", na_rep="")
+
+
+def evidence(progress: bool = True) -> dict[str, Any]:
+    """How the ensemble ranks values of w_s, beside very many bootstrap particles; noise and prior are those of the truth."""
+    worm = vpc.Worm()
+    _, seen = experiment("noise", worm)
+    prior, rows = learned_prior(worm), []
+    silent = None if progress else True
+    for scale in tqdm(SCALES, desc="weighing w_s", disable=silent):
+        other = vpc.Worm(parameters={"w_s": scale * worm.parameters["w_s"]})
+        model = model_of(worm, seen)
+        model.worm, model.prior = other, prior
+        found = {
+            name: np.array([build(name, model, seen.values, seen.steps, n, seed).run().log_evidence for seed in range(seeds)])
+            for name, n, seeds in (("ensemble", 200, 5), ("bootstrap", MANY, 1))
+        }
+        rows.append({"scale": scale, "best": found["bootstrap"][0], "ensemble": found["ensemble"].mean()})
+        rows[-1] |= {"sd": found["ensemble"].std(ddof=1), "bias": rows[-1]["ensemble"] - rows[-1]["best"]}
+    ranks = [np.argsort([-row[name] for row in rows]).tolist() for name in ("best", "ensemble")]
+    return {"rows": rows, "same_ranking": ranks[0] == ranks[1]}
+
+
+def evidence_table(result: dict[str, Any]) -> str:
+    """The result of `evidence` for reading."""
+    top = max(row["best"] for row in result["rows"])
+    return "\n".join(
+        [
+            f"log evidence of w_s times a scale, less {top:.1f}: {MANY:,} bootstrap particles, and an ensemble of 200 (sd of 5 seeds).",
+            *(
+                f"  {row['scale']:3.1f}   {row['best'] - top:10.1f}   {row['ensemble'] - top:10.1f} ({row['sd']:.1f})   "
+                f"bias {row['bias']:8.1f}"
+                for row in result["rows"]
+            ),
+            f"The two rank them {'alike' if result['same_ranking'] else 'DIFFERENTLY'}.",
+        ]
+    )
