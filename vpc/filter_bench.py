@@ -28,6 +28,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "guided": {"method": "guided", "lag": 1.0},
     "ensemble": {"method": "ensemble"},
 }
+PARTS = (*diagnose.GROUPS, "body")
 BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
 REFERENCE = 4  # times the budget, for a guided filter to compare evidence with
 SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
@@ -49,7 +50,7 @@ def _sizes(worm: vpc.Worm) -> dict[str, int]:
         few, many = 100, 300
         costs = [min(_sweep(worm, seen, n, seed, **way)[1] for seed in range(2)) for n in (few, many)]
         each = (costs[1] - costs[0]) / (many - few)
-        out[name] = max(20, round((BUDGET - costs[0]) / each + few, -1))
+        out[name] = max(20, 10 * round((BUDGET - costs[0]) / each / 10 + few / 10))
     return out
 
 
@@ -72,15 +73,13 @@ def _one_truth(kind: str, seed: int, sizes: dict[str, int]) -> list[dict[str, An
         common["lines"] = float(post.dataset["lines"].median())
         for what in ("filtered", "smoothed"):
             table = diagnose.table(post.score(truth, what))
-            rows += [
-                common | {"what": what, "of": of, **table.loc[(of, "posterior")].to_dict()} for of in (*diagnose.GROUPS, "body")
-            ]
+            rows += [common | {"what": what, "of": of, **table.loc[(of, "posterior")].to_dict()} for of in PARTS]
     blind = {"kind": kind, "truth": seed, "way": "unconditioned", "what": "filtered"}
-    return rows + [blind | {"of": of, **table.loc[(of, "unconditioned")].to_dict()} for of in (*diagnose.GROUPS, "body")]
+    return rows + [blind | {"of": of, **table.loc[(of, "unconditioned")].to_dict()} for of in PARTS]
 
 
 def _cost_of_an_ensemble(worm: vpc.Worm, members: int) -> dict[str, float]:
-    """Core-seconds of 500 steps, and what share of them the analysis takes; with the summaries that `impute` makes, and without."""
+    """Core-seconds of 500 steps, with the summaries that `impute` makes and without; and what share the analysis has."""
     _, seen = experiment("noise", worm)
     model, moving = model_of(worm, seen), 0.0
     advance = model.advance
@@ -92,7 +91,7 @@ def _cost_of_an_ensemble(worm: vpc.Worm, members: int) -> dict[str, float]:
         moving += time.process_time() - begin
         return out
 
-    model.advance = timed  # type: ignore[method-assign]
+    model.__dict__["advance"] = timed
     begin = time.process_time()
     Ensemble(model, seen.values, seen.steps, members).run()
     alone = time.process_time() - begin
@@ -129,10 +128,8 @@ def _averaged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def filters_table(result: dict[str, Any]) -> str:
     """The result of `filters` for reading."""
-    frame = pd.DataFrame(result["rows"])
-    lines = [
-        f"Sweeps of {result['budget']:g} core-seconds each, summaries included; means over {result['truths']} truths of a kind."
-    ]
+    frame, budget, truths = pd.DataFrame(result["rows"]), result["budget"], result["truths"]
+    lines = [f"Sweeps of {budget:g} core-seconds each, summaries included; means over {truths} truths of a kind."]
     for cost in result["ensemble"]:
         lines.append(
             f"Ensemble of {cost['members']}: {cost['alone']:.1f} core-s for 500 steps, {cost['imputed']:.1f} with the summaries of "
@@ -145,7 +142,7 @@ def filters_table(result: dict[str, Any]) -> str:
         names = {"core_seconds": "core-s", "sd": "sd log Z", "bias": "bias", "min_ess": "min ESS", "median_ess": "median ESS"}
         lines += ["", f"{kind}: the filter", _shown(first[["particles", *names, "lines"]].rename(columns=names))]
         wide = one.set_index(["way", "what", "of"])[["r", "nrmse", "crps", "coverage", "sd_ratio"]].unstack("of")
-        for of in (*diagnose.GROUPS, "body"):
+        for of in PARTS:
             part = wide.xs(of, axis=1, level="of").reindex(order, level=0)
             lines += ["", f"{kind}: {of}", _shown(part.dropna(axis=1, how="all"))]
     return "\n".join(lines)
@@ -180,7 +177,7 @@ def evidence_table(result: dict[str, Any]) -> str:
     top = max(row["best"] for row in result["rows"])
     return "\n".join(
         [
-            f"log evidence of w_s times a scale, less {top:.1f}: {MANY:,} bootstrap particles, and an ensemble of 200 (sd of 5 seeds).",
+            f"log evidence of w_s times a scale, less {top:.1f}: {MANY:,} bootstrap particles, and an ensemble of 200 (sd).",
             *(
                 f"  {row['scale']:3.1f}   {row['best'] - top:10.1f}   {row['ensemble'] - top:10.1f} ({row['sd']:.1f})   "
                 f"bias {row['bias']:8.1f}"

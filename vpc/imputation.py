@@ -172,9 +172,9 @@ def _dataset(filter: Filter, model: WormModel, attributes: dict[str, Any]) -> xr
     data["draws"] = (("time", "draw", "state"), np.array(collected["draws"]), {"meaning": "whole worms, for branching"})
     data["ess"] = ("time", np.array([frame.ess for frame in frames]), {"meaning": "effective sample size"})
     data["ancestors"] = ("time", np.array([frame.ancestors for frame in frames]), {"meaning": "particles with offspring"})
-    if "smoothed" in filter.collectors:
-        lines = np.array(filter.collectors["smoothed"].lines)
-        data["lines"] = ("time", lines, {"meaning": "particles with descendants when the frame was smoothed"})
+    smoother = filter.collectors.get("smoothed")
+    if isinstance(smoother, FixedLag):
+        data["lines"] = ("time", smoother.lines, {"meaning": "particles with descendants when the frame was smoothed"})
     data["failed"] = ("time", np.array([frame.failed for frame in frames]), {"meaning": "share of particles that failed"})
     data["evidence"] = ("time", np.array([frame.log_evidence for frame in frames]), {"units": "nats", "meaning": "so far"})
     seen = recording.values[: len(frames)]

@@ -273,7 +273,7 @@ def test_experiments(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["bootstrap", "ensemble"])
 def test_noise_free_truths_are_found(method):
-    """5 truths x 3 seeds, at the paper's size or by default: unobserved motor neurons and body, beside an unconditioned worm."""
+    """5 truths x 3 seeds, at the paper's size and by default: unobserved motor neurons and body, beside a blind worm."""
     for seed in range(5):
         run, rec = truth(seed)
         for again in range(3):
