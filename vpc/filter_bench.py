@@ -132,8 +132,8 @@ def filters_table(result: dict[str, Any]) -> str:
     lines = [f"Sweeps of {budget:g} core-seconds each, summaries included; means over {truths} truths of a kind."]
     for cost in result["ensemble"]:
         lines.append(
-            f"Ensemble of {cost['members']}: {cost['alone']:.1f} core-s for 500 steps, {cost['imputed']:.1f} with the summaries of "
-            f"`impute`, of which the analysis takes {100 * cost['share']:.0f} %."
+            f"Ensemble of {cost['members']}: {cost['alone']:.1f} core-s for 500 steps, {cost['imputed']:.1f} with summaries; "
+            f"the analysis takes {100 * cost['share']:.0f} % of that."
         )
     order = [*WAYS, "unconditioned"]
     for kind in KINDS:

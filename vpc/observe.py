@@ -71,10 +71,13 @@ class Fluorescence(NamedTuple):
     dark: np.ndarray  # D, background
     sigma: np.ndarray  # sd of the noise
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        """Fluorescence (particle, neuron) without noise."""
-        calcium = x[:, self.columns]
+    def of(self, calcium: np.ndarray) -> np.ndarray:
+        """Fluorescence of calcium (particle, neuron), without noise."""
         return self.full * calcium / (calcium + self.half) + self.dark
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Fluorescence (particle, neuron) of states, without noise."""
+        return self.of(x[:, self.columns])
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """log p(y | x) of each particle; what is NaN in y does not count."""
@@ -82,9 +85,9 @@ class Fluorescence(NamedTuple):
         _log_likelihood(y, x, self.columns, self.full, self.half, self.dark, self.sigma, out)
         return out
 
-    def each(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """log p(y_i | x) of each particle and neuron; 0 where y is NaN."""
-        error = (y - self.predict(x)) / self.sigma
+    def each(self, y: np.ndarray, calcium: np.ndarray) -> np.ndarray:
+        """log p(y_i | c_i) of calcium (particle, neuron), for each; 0 where y is NaN."""
+        error = (y - self.of(calcium)) / self.sigma
         return np.where(np.isnan(y), 0.0, -0.5 * error**2 - np.log(np.sqrt(2 * np.pi) * self.sigma))
 
 

@@ -128,16 +128,19 @@ def evenly(weights: np.ndarray, n: int) -> np.ndarray:
     return _ancestors((np.arange(n) + 0.5) / n, weights)
 
 
-def by_column(rng: np.random.Generator, draws: np.ndarray, log_weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Resample each column of draws (particle, column) by itself, shuffled, and the log of the product of their mean weights.
+def by_column(
+    rng: np.random.Generator, draws: np.ndarray, log_weights: np.ndarray, n: int | None = None
+) -> tuple[np.ndarray, float]:
+    """Resample each column of draws (draw, column, ...) by itself, n times, shuffled; and log of the product of mean weights.
 
     This is for states whose parts are independent, each weighted by what was seen of it: in all parts at once, no draw would
     fit. The product is an unbiased estimate of the likelihood of everything seen; -inf if a part fits nowhere.
     """
-    new, total = np.empty_like(draws), 0.0
+    n = len(draws) if n is None else n
+    new, total = np.empty((n, *draws.shape[1:])), 0.0
     even = np.full(len(draws), 1 / len(draws))
     for k in range(draws.shape[1]):
         weights, estimate = reweighted(even, np.ascontiguousarray(log_weights[:, k]))
-        new[:, k] = draws[rng.permutation(systematic(rng, weights, len(draws))), k]
+        new[:, k] = draws[rng.permutation(systematic(rng, weights, n)), k]
         total += estimate
     return new, total

@@ -2,12 +2,14 @@
 
 It starts in one of two ways:
 
-- from the learned prior: voltages and calcium are drawn neuron by neuron, calcium with the first frame in view. The evidence is
-  then exact (its estimate unbiased)
+- from the learned prior: voltages and calcium are drawn neuron by neuron, those of observed neurons with the first frames in
+  view. The evidence is then exact (its estimate unbiased)
 - refined, as Warrington, Spencer & Wood do: many such draws live for one interval, those that fit the second frame are traced
   back to the start, and jittered. The evidence is then that of a model which starts where these draws are: it has seen the
   first two frames before it is asked how likely they are
 """
+
+from collections.abc import Callable
 
 import numba
 import numpy as np
@@ -27,6 +29,7 @@ from .worm import Worm, advance
 
 __all__ = ["FromPrior", "WormModel", "model_of"]
 
+LOOK_AHEAD, PILOTS, DRAWS = 2, 512, 10_000  # frames that a start looks ahead, worms that tell what to look for, and draws
 JITTER_VOLTAGE, JITTER_CALCIUM = 0.3, 0.1  # of the prior's sd, after tracing back
 
 
@@ -92,7 +95,9 @@ class WormModel:
         """Particles at the first frame."""
         if not self.candidates:
             return self.draw(rng, n)
-        x, _ = self.propose_start(rng, self.draw(rng, self.candidates), self.recording.values[0])
+        x = self.draw(rng, self.candidates)
+        columns = self.seen.columns
+        x[:, columns], _ = by_column(rng, x[:, columns], self.seen.each(self.recording.values[0], x[:, columns]))
         later = self.advance(rng, x, 0, int(self.recording.steps[1]))
         even = np.full(self.candidates, 1 / self.candidates)
         weights, _ = reweighted(even, self.seen.log_likelihood(self.recording.values[1], later))
@@ -102,12 +107,6 @@ class WormModel:
         np.maximum(x[:, N:BODY_ROW], LEAST_CALCIUM, out=x[:, N:BODY_ROW])
         self._worms = None
         return x
-
-    def propose_start(self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
-        """Draws of the prior, the calcium of whose observed neurons fits y, and the log of an estimate of p(y)."""
-        x = x.copy()
-        x[:, self.seen.columns], log_estimate = by_column(rng, x[:, self.seen.columns], self.seen.each(y, x))
-        return x, log_estimate
 
     def step(self, rng: np.random.Generator, x: np.ndarray, t: int) -> np.ndarray:
         """Particles at t + 1, of particles at t."""
@@ -196,11 +195,52 @@ class FromPrior(WormModel):
         last: int,
         ancestors: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The first frame with y in view; later ones from the model."""
+        """The first frame with some later ones in view; later ones from the model.
+
+        Voltage and calcium of each observed neuron are drawn many times from their prior, and resampled by how well they fit
+        the first frame and, as other worms tell, the next ones. These are independent of the draws, so that the estimate is
+        unbiased.
+        """
         if last > first:
             return self.advance(rng, x, first, last, ancestors), np.zeros(len(x))
-        x, log_estimate = self.propose_start(rng, x, y)
-        return x, log_estimate - self.seen.log_likelihood(y, x)
+        fits = self._prospects(rng, first)
+        which = self.seen.columns - N
+        draws = np.stack(draw(self.prior, rng, max(DRAWS, len(x))), axis=2)[:, which]
+        draws, log_estimate = by_column(rng, draws, self.seen.each(y, draws[:, :, 1]) + fits(draws), len(x))
+        x = x.copy()
+        x[:, which], x[:, self.seen.columns] = draws[:, :, 0], draws[:, :, 1]
+        return x, log_estimate - self.seen.log_likelihood(y, x) - fits(draws).sum(axis=1)
+
+    def _prospects(self, rng: np.random.Generator, first: int) -> Callable[[np.ndarray], np.ndarray]:
+        """How well voltage and calcium (draw, neuron, 2) at the first frame fit the next ones: log densities, each neuron's.
+
+        Worms from the prior show how those depend on these, to first order, and how much they vary otherwise.
+        """
+        x, now, shown = self.draw(rng, PILOTS), first, []
+        start = x[:, np.stack([self.seen.columns - N, self.seen.columns], axis=1)]
+        coming = slice(1, 1 + LOOK_AHEAD)
+        for step in self.recording.steps[coming]:
+            x, now = self.advance(rng, x, now, int(step)), int(step)
+            shown.append(self.seen.predict(x))
+        alive = np.isfinite(x[:, 0])
+        laws = []
+        for k, y in enumerate(self.recording.values[coming].T):
+            known = np.flatnonzero(~np.isnan(y))
+            features = np.insert(start[alive, k], 0, 1.0, axis=1)
+            later = np.array([shown[frame][alive, k] for frame in known]).reshape(len(known), -1).T
+            slopes = np.linalg.pinv(np.einsum("pi,pj->ij", features, features)) @ np.einsum("pi,pj->ij", features, later)
+            rest = later - np.einsum("pi,ij->pj", features, slopes)
+            spread = np.einsum("pi,pj->ij", rest, rest) / max(1, len(rest)) + self.seen.sigma[k] ** 2 * np.eye(len(known))
+            laws.append((y[known], slopes, np.linalg.inv(spread)))
+
+        def fits(values: np.ndarray) -> np.ndarray:
+            out = np.empty(values.shape[:2])
+            for k, (y, slopes, precision) in enumerate(laws):
+                error = y - np.einsum("pi,ij->pj", np.insert(values[:, k], 0, 1.0, axis=1), slopes)
+                out[:, k] = -0.5 * np.einsum("pi,ij,pj->p", error, precision, error)
+            return out
+
+        return fits
 
 
 def model_of(
