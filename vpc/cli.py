@@ -26,17 +26,16 @@ def _demo(options: argparse.Namespace) -> int:
         options.seed,
         progress=not options.json,
         particles=options.particles,
-        init_particles=options.init_particles,
     )
     if options.json:
         print(_json({"page": str(path), **result}))
         return 0
-    print("against the truth, and the same without having looked (medians; coverage of 90 % bands is a mean):\n")
+    print("given the frames so far, and the same without having looked (medians; coverage of 90 % bands is a mean):\n")
     print(f"{'':18}{'':15}{'n':>5}{'r':>8}{'nrmse':>8}{'coverage':>10}")
     for row in result["score"]:
         figures = f"{row['n']:5d}{row['r']:8.3f}{row['nrmse']:8.3f}{row['coverage']:10.3f}".replace("nan", "   ")
         print(f"{row['of']:18}{row['source']:15}{figures}")
-    print(f"\nlog evidence {result['log_evidence']:.1f}, median ESS {result['median_ess']:.0f} of {result['particles']}")
+    print(f"\n{result['particles']} members of an ensemble; log evidence {result['log_evidence']:.0f}, approximate")
     print(", ".join(f"{name} {took:.1f} s" for name, took in result["timings"].items()))
     print(f"\nOpen {path} in a browser.")
     return 0
@@ -170,8 +169,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", default="demo", help="folder to write index.html into (default: demo)")
     demo.add_argument("--seconds", type=float, default=5.0, help="how long the worm is recorded (default: 5)")
     demo.add_argument("--seed", type=int, default=0, help="of the true worm; the imputation takes the next (default: 0)")
-    demo.add_argument("--particles", type=int, default=1000, help="how many worms to condition (default: 1000)")
-    demo.add_argument("--init-particles", type=int, default=5000, help="how many to refine the start from (default: 5000)")
+    demo.add_argument("--particles", type=int, help="how many worms to condition (default: as many as impute takes, 200)")
     demo.set_defaults(run_command=_demo)
 
     simulate = commands.add_parser("simulate", help="let the worm live by its own nervous system, and keep what it did")

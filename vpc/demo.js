@@ -126,13 +126,20 @@ for (const [id, name, all] of [["map_true", "true", true_change], ["map_imputed"
   });
 }
 
-new Chart($("ess"), {
-  label: "worms", tall: 190, title: () => `effective sample size, of ${D.particles}`,
-  range: () => [0, 1.05 * D.particles],
-  draw() { this.line(D.ess, BLUE); },
+const [spread, spread_blind, error] = D.spread;
+$("spread_key").innerHTML = key([stroke(BLUE), "spread: sd of the members"], [stroke(INK), "error of their mean"],
+  [stroke(GREY, "dashed"), "spread, unconditioned"]);
+new Chart($("spread"), {
+  label: "mV", tall: 190, title: () => "spread and error",
+  range: () => limits(D.spread, 0.2, true),
+  draw() {
+    this.line(spread_blind, GREY, 1.2, [4, 3]);
+    this.line(spread, BLUE);
+    this.line(error, INK);
+  },
 });
 new Chart($("evidence"), {
-  label: "nats", tall: 190, left: 68, title: () => "log evidence of the frames so far",
+  label: "nats", tall: 190, left: 68, title: () => "log evidence so far, approximate",
   range: () => limits([D.evidence], 1),
   draw() { this.line(D.evidence, BLUE); },
 });

@@ -31,7 +31,7 @@ from . import __version__
 from .connectome import KATO_NEURONS, NEURONS, index
 from .diagnose import GROUPS, align, table
 from .explorer import places
-from .imputation import BASELINE, impute
+from .imputation import BASELINE, SIZES, impute
 from .initialise import RUNS, draw_start, learned_prior
 from .neurons import STEP, of
 from .pictures import ORDER
@@ -68,8 +68,7 @@ def write_demo(
     seconds: float = 5.0,
     seed: int = 0,
     progress: bool = True,
-    particles: int = 1000,
-    init_particles: int = 5000,
+    particles: int | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Simulate, record, impute, branch and score; write `index.html` into a folder; return its path and the main figures.
 
@@ -83,8 +82,8 @@ def write_demo(
         Of the true worm; the imputation's and the branch's is the next one.
     progress
         Show a progress bar.
-    particles, init_particles
-        As for `vpc.impute`.
+    particles
+        How many worms to condition; by default as many as `vpc.impute` takes.
     """
     rule = "at least 0.5, in steps of 0.05"
     seconds = check.number("seconds", seconds, rule, lambda s: s >= 0.5 and abs(s / EVERY - round(s / EVERY)) < 1e-6)
@@ -101,42 +100,42 @@ def write_demo(
             bar.update()
 
         worm = Worm()
-        number: dict[str, Any] = {"particles": particles, "init_particles": init_particles}
         with stage("compile"):
             short = Recording.from_simulation(worm.simulate(2 * EVERY, progress=False), every=EVERY)
             worm.simulate(STEP, n=RUNS, progress=False)  # many have a kernel of their own, for all cores
         with stage("prior"):
             learned_prior(worm)
         with stage("compile"):
-            impute(worm, short, seed=seed, progress=False, **number).branch(EVERY, seconds=STEP, every=STEP, progress=False)
+            first = impute(worm, short, particles=particles, seed=seed, progress=False)
+            first.branch(EVERY, seconds=STEP, every=STEP, progress=False)
         with stage("simulate"):
             truth = worm.simulate(seconds, initial=draw_start(worm, seed), progress=False)
         recording = Recording.from_simulation(truth, KATO_NEURONS, EVERY)
         with stage("impute"):
-            posterior = impute(worm, recording, seed=seed + 1, progress=False, **number)
+            posterior = impute(worm, recording, particles=particles, seed=seed + 1, progress=False)
+        known = posterior.dataset.attrs
         if posterior.failure:
-            raise ValueError(f"particles must be more than {particles}: {posterior.failure}")
+            raise ValueError(f"particles must be more than {known['particles']}: {posterior.failure}")
         with stage("unconditioned"):
             posterior.unconditioned  # noqa: B018 - computed once and kept
         with stage("branch"):
             fan, answer = _branch(posterior, worm, truth, seed + 1)
         with stage("score"):
-            score = posterior.score(truth)
+            score, later = posterior.score(truth), posterior.score(truth, "smoothed")
     rows = table(score)
     result: dict[str, Any] = {
         "seconds": seconds,
         "seed": seed,
-        "particles": particles,
-        "init_particles": init_particles,
+        "method": known["method"],
+        "particles": known["particles"],
         "log_evidence": posterior.log_evidence,
-        "median_ess": float(posterior.ess.median()),
         "score": [{"of": of, "source": source, **row} for (of, source), row in rows.to_dict("index").items()],
         "timings": timings,
     }
     branch = _branched(fan, answer, truth)
     data = _recorded(worm, posterior, truth, score) | {"branch": branch}
     text = Template(_read("demo.html")).substitute(
-        _words(result, score, posterior, truth, branch),
+        _words(result, score, later, posterior, truth, branch),
         data=json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         script=_read("demo_parts.js") + _read("demo.js"),
     )
@@ -180,6 +179,9 @@ def _recorded(worm: Worm, posterior: Posterior, truth: xr.Dataset, score: xr.Dat
     position, side = places(names)
     marks = score.sel(neuron=names)
     figures = np.stack([marks[name].transpose("neuron", "source").values for name in ("r", "nrmse", "coverage")], axis=1)
+    hidden = marks["group"].values == GROUPS[1]
+    widths = [part["voltage"].sel(stat="sd", neuron=names).values for part in (known, blind)]
+    root_mean_square = [np.sqrt(np.square(x[:, hidden]).mean(axis=1)) for x in (*widths, bands[0] - true)]
     return {
         "time": _plain(times, 3),
         "names": names,
@@ -196,9 +198,8 @@ def _recorded(worm: Worm, posterior: Posterior, truth: xr.Dataset, score: xr.Dat
         "voltage": _pack(np.moveaxis(np.concatenate([true[None], bands, without]), 2, 0)),
         "fluorescence": _pack(np.moveaxis(seen, 2, 0)),
         "bodies": _pack(np.array(worms)[None, ..., :2]),
-        "ess": _plain(known["ess"].values, 1),
+        "spread": _plain(np.array(root_mean_square), 4),
         "evidence": _plain(known["evidence"].values, 3),
-        "particles": int(posterior.dataset.attrs["particles"]),
     }
 
 
@@ -271,34 +272,43 @@ def _plain(values: np.ndarray, digits: int) -> list[Any]:
 
 
 def _words(
-    result: dict[str, Any], score: xr.Dataset, posterior: Posterior, truth: xr.Dataset, branch: dict[str, Any]
+    result: dict[str, Any],
+    score: xr.Dataset,
+    later: xr.Dataset,
+    posterior: Posterior,
+    truth: xr.Dataset,
+    branch: dict[str, Any],
 ) -> dict[str, str]:
     """Tables and numbers in the page's text."""
     rows, sources, at, seed = table(score), ("posterior", "unconditioned"), branch["at"], result["seed"]
     (r, r_blind), (error, error_blind) = (
         [rows.loc[(GROUPS[1], source), name] for source in sources] for name in ("r", "nrmse")
     )
-    coverage = float(rows.loc[(GROUPS[1], "posterior"), "coverage"])
+    coverage, narrower = (float(rows.loc[(GROUPS[1], "posterior"), name]) for name in ("coverage", "sd_ratio"))
+    smoothed = table(later).loc[(GROUPS[1], "posterior")]
     wide = "wider than they need be: the true worm lives without the noise that the imputation allows for"
     centres = [x[-1, :, :2].mean(axis=0) for x in (truth["body"].values, posterior.body.sel(stat="mean").values)]
     times = "".join(f"<tr><td>{STAGES[name]}</td><td>{took:.2f}</td></tr>\n" for name, took in result["timings"].items())
+    given = posterior.dataset.attrs["particles"] != SIZES[result["method"]][0]
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "xarray"))
     return {
         "seconds": f"{result['seconds']:g}",
         "frames": str(posterior.dataset.sizes["time"]),
         "observed": str(posterior.dataset.sizes["observed"]),
-        "particles": f"{result['particles']:,}",
-        "init_particles": f"{result['init_particles']:,}",
+        "members": f"{result['particles']:,}",
         "seeds": f"the true worm has seed {seed}, the imputation and the branch {seed + 1}",
         "r": f"{r:.3f}",
         "r_blind": f"{r_blind:.3f}",
-        "error": f"{100 * error:.0f} %",
-        "error_blind": f"{100 * error_blind:.0f} %",
-        "coverage": f"{100 * coverage:.0f} %",
+        "error": f"{100 * error:.1f} %",
+        "error_blind": f"{100 * error_blind:.1f} %",
+        "coverage": f"{100 * coverage:.1f} %",
         "verdict": wide if coverage > 0.93 else "about right" if coverage > 0.85 else "too narrow",
         "drift": f"{float(np.hypot(*(centres[0] - centres[1]))):.2g}",
-        "evidence": f"{posterior.log_evidence:.1f}",
-        "ess": f"{result['median_ess']:.0f}",
+        "narrower": f"{100 * narrower:.0f} %",
+        "lag": f"{posterior.dataset.attrs['lag']:g}",
+        "r_later": f"{smoothed['r']:.3f}",
+        "error_later": f"{100 * smoothed['nrmse']:.1f} %",
+        "evidence": f"{posterior.log_evidence:.0f}",
         "rows": _lines(rows, [*GROUPS, "body"]),
         "active_rows": _lines(table(score, ACTIVE), list(GROUPS)),
         "active": f"{ACTIVE:g}",
@@ -311,7 +321,7 @@ def _words(
         "truly_apart": f"{branch['truly_apart']:.2g}",
         "baseline": str(BASELINE),
         "timings": times + f"<tr><th>together</th><th>{sum(result['timings'].values()):.2f}</th></tr>",
-        "command": f"vpc demo --seconds {result['seconds']:g} --seed {seed}",
+        "command": f"vpc demo --seconds {result['seconds']:g} --seed {seed}" + given * f" --particles {result['particles']}",
         "made": f"Virtual Patch Clamp {__version__}, Python {platform.python_version()}, {packages}; {os.cpu_count()} cores",
     }
 

@@ -40,12 +40,12 @@ def _multiply(a, b, out):
     out[:] = 0
     for j in range(0, len(b), EIGHT):
         for q in range(EIGHT):
-            work[(4 + q) * TILE : (5 + q) * TILE] = b[j + q]
+            for k in range(TILE):
+                work[(4 + q) * TILE + k] = b[j + q, k]
         for i in range(0, len(out), 4):
             for q in range(4):
-                row, place = out[i + q], work[q * TILE :]
                 for k in range(TILE):
-                    place[k] = row[k]
+                    work[q * TILE + k] = out[i + q, k]
             p0, p1, p2, p3, p4, p5, p6, p7 = _eight(a[i], j)
             q0, q1, q2, q3, q4, q5, q6, q7 = _eight(a[i + 1], j)
             r0, r1, r2, r3, r4, r5, r6, r7 = _eight(a[i + 2], j)
@@ -58,9 +58,8 @@ def _multiply(a, b, out):
                 work[k + 2 * TILE] += r0 * b0 + r1 * b1 + r2 * b2 + r3 * b3 + r4 * b4 + r5 * b5 + r6 * b6 + r7 * b7
                 work[k + 3 * TILE] += s0 * b0 + s1 * b1 + s2 * b2 + s3 * b3 + s4 * b4 + s5 * b5 + s6 * b6 + s7 * b7
             for q in range(4):
-                row, place = out[i + q], work[q * TILE :]
                 for k in range(TILE):
-                    row[k] = place[k]
+                    out[i + q, k] = work[q * TILE + k]
 
 
 @kernel(inline="always")
@@ -98,17 +97,16 @@ def _share(share, shares, x, sources, living, spread, pull, out):
         for k in range(width):
             centre[k] = x[sources[living[0]], begin + k]  # near enough to the mean for differences to be single
         for p in range(n):
-            row, deviation = x[sources[living[p]]], tile[p]
+            source = sources[living[p]]
             for k in range(width):
-                deviation[k] = row[begin + k] - centre[k]
+                tile[p, k] = x[source, begin + k] - centre[k]
             for k in range(TILE):
-                mean[k] += deviation[k]
+                mean[k] += tile[p, k]
         mean /= np.float32(n)
         for p in range(n):
-            deviation = tile[p]
             for k in range(TILE):
-                deviation[k] -= mean[k]
-                variance[k] += deviation[k] * deviation[k]
+                tile[p, k] -= mean[k]
+                variance[k] += tile[p, k] * tile[p, k]
         _multiply(spread, tile, covariance)
         for j in range(seen):
             row, other = covariance[j], observed[j]
@@ -116,9 +114,9 @@ def _share(share, shares, x, sources, living, spread, pull, out):
                 row[k] *= _believed(row[k], other * variance[k], scale) / scale
         _multiply(pull, covariance, tile)
         for p in range(n):
-            row, shift, new = x[sources[living[p]]], tile[p], out[living[p]]
+            member, source = living[p], sources[living[p]]
             for k in range(width):
-                new[begin + k] = row[begin + k] + shift[k]
+                out[member, begin + k] = x[source, begin + k] + tile[p, k]
 
 
 @kernel

@@ -193,7 +193,9 @@ class Guided:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Particles at the next frame, drawn with it and some later ones in view."""
         if last == first:
-            begins = capability(self.model, "propose")
+            starts, begins = capability(self.model, "propose_start"), capability(self.model, "propose")
+            if starts:
+                return starts(rng, x, y, self.look_ahead)
             return begins(rng, x, y, first, last) if begins else (x, np.zeros(len(x)))
         if not self._plan or self._plan[0] is not x:
             self.foresee(x, first)

@@ -6,6 +6,7 @@ and the model has not is named in an error.
 - `advance(rng, x, first, last, ancestors)`: several steps in one call, of x[ancestors] if ancestors are given
 - `propose(rng, x, y, first, last, ancestors)`: the same with y in view, and the log of p / q for each particle, where q is the
   density it drew from and p the model's. At the first frame, x was drawn by `initial`, and p is the density of that
+- `propose_start(rng, x, y, look_ahead)`: the same at the first frame, with some later frames in view
 - `foresee(x, t)`: log of how well each particle at step t is going to explain later frames, up to a constant
 - `predict(x)`: what is seen of each particle (particle, seen) without noise, and the sd (seen,) of its noise, which is Gaussian
 - `confine(x)`: bring particles, in place, back to where states can be, such as concentrations that are positive

@@ -1,6 +1,7 @@
-"""Pictures of a run and of the wiring as HoloViews objects: curves, a map of all 302 neurons, a map of the connections."""
+"""Pictures of a run and of the wiring as HoloViews objects: curves, maps of all 302 neurons, a map of the connections."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import Any, Literal
 
 import colorcet
@@ -10,7 +11,7 @@ import numpy as np
 import xarray as xr
 from bokeh.models import CustomJSHover, HoverTool, Span
 
-from .connectome import NEURONS, Connectome, find
+from .connectome import NEURONS, Connectome, find, index
 
 TYPES = ("sensory", "inter", "motor", "polymodal", "unknown")
 ORDER = tuple(sorted(NEURONS, key=lambda name: (TYPES.index(NEURONS[name].type), NEURONS[name].position)))
@@ -19,6 +20,10 @@ Selection = str | Iterable[str | Iterable[str]]
 POINTS = 800  # of a curve or a row: more than a picture's pixels is waste
 FEW = 10  # curves that the eye tells apart by colour; beyond that, classes share one
 LEGEND_ROWS = 12
+LANES = (*TYPES[:3], "other")  # of a map of neurons
+LANE, APART = 8, 0.0175  # rows of dots from lane to lane, and shares of the width from dot to dot, which are 9 pixels wide
+NAMED = (0.07, 0.1, 0.11, 0.12, 0.14, 0.2, 0.4, 0.6, 0.8, 0.9)  # places along the body that its axis names
+STRONG = 10  # synapses or gap junctions: connections that a map of neurons shows
 COLOURS = colorcet.palette["glasbey_category10"]
 BELOW_TO_ABOVE = colorcet.palette["coolwarm"]  # blue, white, red, equally light on both sides
 
@@ -141,6 +146,90 @@ def connectome(wiring: Connectome | str, kind: Literal["chemical", "gap"] = "che
         hover_tooltips=[("from", "@pre"), ("to", "@post"), (what, "@count")],
         hooks=[_lines(ORDER, "width"), _lines(ORDER, "height")],
     )
+
+
+def neuron_map(
+    values: xr.DataArray | Mapping[str, float],
+    label: str,
+    limits: tuple[float, float] = (0.0, 1.2),
+    marked: Iterable[str] = (),
+    wiring: Connectome | str | None = "openworm",
+) -> hv.Overlay:
+    """All neurons as dots from head to tail, a lane for each type, coloured by a number; those that would overlap are stacked.
+
+    Half of them lie in the first eighth of the body. So each neuron, and not each part of the body, gets the same room, and the
+    ticks say where one is.
+
+    Parameters
+    ----------
+    values
+        A number for each neuron, over `neuron` or by name; neurons that have none are grey.
+    label
+        What the numbers are, with their unit.
+    limits
+        Of the colours.
+    marked
+        Names of neurons that get a ring.
+    wiring
+        Whose strong connections are faint lines; None for no lines.
+    """
+    given = dict(values.to_series()) if isinstance(values, xr.DataArray) else values
+    ringed, places, axes = list(marked), _places(), ["across", "row"]
+    index([*given, *ringed])
+    dots = hv.Points(
+        [
+            (*places[one.name], one.name, one.neuron_class, one.type, float(given.get(one.name, np.nan)))
+            for one in NEURONS.values()
+        ],
+        axes,
+        ["neuron", "class", "type", hv.Dimension("value", label=label)],
+    ).opts(
+        color="value",
+        cmap="viridis",
+        clim=limits,
+        clipping_colors={"NaN": "#cccccc"},
+        size=9,
+        line_color=None,
+        colorbar=True,
+        clabel=label,
+        colorbar_opts={"width": 12},
+        tools=["hover"],
+        hover_tooltips=[("neuron", "@neuron (@class, @type)"), (label, "@value{0.00}")],
+    )
+    rings = hv.Points([places[name] for name in ringed], axes).opts(size=11, fill_alpha=0, line_color="black", line_width=1.3)
+    parts = [dots, rings]
+    if wiring is not None:
+        wiring = wiring if isinstance(wiring, Connectome) else Connectome.load(wiring)
+        names = list(NEURONS)
+        strong = np.argwhere(np.maximum(wiring.chemical, np.triu(wiring.gap)) >= STRONG)
+        lines = hv.Segments([(*places[names[i]], *places[names[j]]) for i, j in strong], [*axes, "to", "there"])
+        parts.insert(0, lines.opts(color="#777777", alpha=0.3, line_width=1))
+    positions = np.sort([neuron.position for neuron in NEURONS.values()])
+    return hv.Overlay(parts).opts(
+        width=740,
+        height=400,
+        xlim=(-0.02, 1.02),
+        ylim=(-LANE * (len(LANES) - 0.5), LANE * 0.5),
+        xticks=[(float(np.mean(positions < share)), f"{share:g}") for share in NAMED],
+        yticks=[(-LANE * k, kind) for k, kind in enumerate(LANES)],
+        xlabel="distance from the tip of the head (body lengths)",
+        ylabel="",
+        show_legend=False,
+    )
+
+
+def _places() -> dict[str, tuple[float, float]]:
+    """Where each neuron is on a map: the share of neurons before it, and a row of its lane in which there is room."""
+    positions = np.array([neuron.position for neuron in NEURONS.values()])
+    across = dict(zip(NEURONS, np.searchsorted(np.sort(positions), positions) / len(positions), strict=True))
+    out: dict[str, tuple[float, float]] = {}
+    ends: dict[tuple[int, int], float] = {}  # of the last dot in each row of each lane
+    for name in sorted(across, key=across.__getitem__):
+        lane, x = min(TYPES.index(NEURONS[name].type), len(LANES) - 1), float(across[name])
+        row = next(row for row in count() if x - ends.get((lane, row), -1.0) >= APART)
+        ends[lane, row] = x
+        out[name] = x, -LANE * lane + (row + 1) // 2 * (-1) ** row
+    return out
 
 
 def _select(neurons: Selection) -> list[str]:

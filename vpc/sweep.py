@@ -2,8 +2,8 @@
 
 It starts in one of two ways:
 
-- from the learned prior: voltages and calcium are drawn neuron by neuron, those of observed neurons with the first frames in
-  view. The evidence is then exact (its estimate unbiased)
+- from the learned prior: voltages and calcium are drawn neuron by neuron, those of observed neurons with the first frame in
+  view, and later ones too if asked. The evidence is then exact (its estimate unbiased)
 - refined, as Warrington, Spencer & Wood do: many such draws live for one interval, those that fit the second frame are traced
   back to the start, and jittered. The evidence is then that of a model which starts where these draws are: it has seen the
   first two frames before it is asked how likely they are
@@ -29,7 +29,7 @@ from .worm import Worm, advance
 
 __all__ = ["FromPrior", "WormModel", "model_of"]
 
-LOOK_AHEAD, PILOTS, DRAWS = 2, 512, 10_000  # frames that a start looks ahead, worms that tell what to look for, and draws
+PILOTS, DRAWS = 512, 10_000  # worms that tell what later frames say of a start, and draws of it from the prior
 JITTER_VOLTAGE, JITTER_CALCIUM = 0.3, 0.1  # of the prior's sd, after tracing back
 
 
@@ -195,15 +195,21 @@ class FromPrior(WormModel):
         last: int,
         ancestors: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The first frame with some later ones in view; later ones from the model.
-
-        Voltage and calcium of each observed neuron are drawn many times from their prior, and resampled by how well they fit
-        the first frame and, as other worms tell, the next ones. These are independent of the draws, so that the estimate is
-        unbiased.
-        """
+        """The first frame with y in view; later ones from the model."""
         if last > first:
             return self.advance(rng, x, first, last, ancestors), np.zeros(len(x))
-        fits = self._prospects(rng, first)
+        return self.propose_start(rng, x, y, 0)
+
+    def propose_start(
+        self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, look_ahead: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The first frame, drawn from the prior with y and some later frames in view, and log p / q.
+
+        Voltage and calcium of each observed neuron are drawn many times from their prior, and resampled by how well they fit
+        the first frame and, as other worms tell, later ones. These worms are independent of the draws, so that the estimate is
+        unbiased.
+        """
+        fits = self._prospects(rng, look_ahead)
         which = self.seen.columns - N
         draws = np.stack(draw(self.prior, rng, max(DRAWS, len(x))), axis=2)[:, which]
         draws, log_estimate = by_column(rng, draws, self.seen.each(y, draws[:, :, 1]) + fits(draws), len(x))
@@ -211,23 +217,23 @@ class FromPrior(WormModel):
         x[:, which], x[:, self.seen.columns] = draws[:, :, 0], draws[:, :, 1]
         return x, log_estimate - self.seen.log_likelihood(y, x) - fits(draws).sum(axis=1)
 
-    def _prospects(self, rng: np.random.Generator, first: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _prospects(self, rng: np.random.Generator, look_ahead: int) -> Callable[[np.ndarray], np.ndarray]:
         """How well voltage and calcium (draw, neuron, 2) at the first frame fit the next ones: log densities, each neuron's.
 
         Worms from the prior show how those depend on these, to first order, and how much they vary otherwise.
         """
-        x, now, shown = self.draw(rng, PILOTS), first, []
+        x, shown, steps = self.draw(rng, PILOTS), [], self.recording.steps
         start = x[:, np.stack([self.seen.columns - N, self.seen.columns], axis=1)]
-        coming = slice(1, 1 + LOOK_AHEAD)
-        for step in self.recording.steps[coming]:
-            x, now = self.advance(rng, x, now, int(step)), int(step)
+        coming = slice(1, 1 + look_ahead)
+        for before, step in zip(steps, steps[coming], strict=False):
+            x = self.advance(rng, x, int(before), int(step))
             shown.append(self.seen.predict(x))
         alive = np.isfinite(x[:, 0])
         laws = []
         for k, y in enumerate(self.recording.values[coming].T):
             known = np.flatnonzero(~np.isnan(y))
             features = np.insert(start[alive, k], 0, 1.0, axis=1)
-            later = np.array([shown[frame][alive, k] for frame in known]).reshape(len(known), -1).T
+            later = np.array([shown[frame][alive, k] for frame in known]).reshape(len(known), len(features)).T
             slopes = np.linalg.pinv(np.einsum("pi,pj->ij", features, features)) @ np.einsum("pi,pj->ij", features, later)
             rest = later - np.einsum("pi,ij->pj", features, slopes)
             spread = np.einsum("pi,pj->ij", rest, rest) / max(1, len(rest)) + self.seen.sigma[k] ** 2 * np.eye(len(known))

@@ -13,12 +13,12 @@ from vpc.initialise import draw_start
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 SECONDS = 6.2  # as many frames as a page can hold
-FEW = ["--particles", "64", "--init-particles", "128"]
+FEW = ["--particles", "64"]
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    return write_demo(tmp_path_factory.mktemp("demo"), SECONDS, progress=False, particles=64, init_particles=128)
+    return write_demo(tmp_path_factory.mktemp("demo"), SECONDS, progress=False, particles=64)
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,12 @@ def test_one_small_file_that_loads_nothing(written):
     text = path.read_text()
     assert path.stat().st_size < 2e6 and [each.name for each in path.parent.iterdir()] == ["index.html"]
     assert not any(word in text for word in ("http://", "https://", "src=", "href=", "@import", "fetch("))
-    assert result["particles"] == 64 and set(result["timings"]) >= {"simulate", "impute", "unconditioned", "branch"}
+    assert result["method"] == "ensemble" and result["particles"] == 64 and "--particles 64" in text
+    assert set(result["timings"]) >= {"simulate", "impute", "unconditioned", "branch"}
 
 
 def test_it_plays_and_pauses(page):
-    canvases = ["true", "imputed", "voltage", "map_true", "ess", "branch"]
+    canvases = ["true", "imputed", "voltage", "map_true", "spread", "branch"]
     look = "ids => ids.map(id => document.getElementById(id).toDataURL())"
     page.evaluate("seek(4)")
     before = page.evaluate(look, canvases)
@@ -60,7 +61,7 @@ def test_keys_and_clicks_move_the_time_of_all_pictures(page):
     page.wait_for_function("now > 1.2")
     page.keyboard.press(" ")
     assert page.evaluate("playing") is False
-    plot = page.locator("#ess")
+    plot = page.locator("#spread")
     plot.click(position={"x": plot.bounding_box()["width"] - 13, "y": 60})
     assert page.evaluate("now") == pytest.approx(SECONDS, abs=0.05)
     page.get_by_role("button", name="go to the clamp").click()
@@ -98,6 +99,11 @@ def test_the_browser_has_what_python_had(page):
         np.testing.assert_allclose(volts[name], expected, atol=2e-3)
     seen = page.evaluate("D.observed.map((name, i) => [...light.series(i, 0)])")
     np.testing.assert_allclose(seen, truth["fluorescence"].sel(neuron=list(KATO_NEURONS)).values.T, atol=1e-3)
+    error = page.evaluate(
+        """D.time.map((_, k) => Math.sqrt(average(D.names.map((_, i) => i).filter(i => D.groups[i] === "unobserved motor")
+            .map(i => (mean_volts[i][k] - true_volts[i][k]) ** 2))))"""
+    )
+    np.testing.assert_allclose(page.evaluate("D.spread[2]"), error, atol=2e-3)
     rods = page.evaluate("body(0, 100)")
     np.testing.assert_allclose(rods, truth["body"].values[100, :, :2], atol=1e-3)
 
@@ -108,6 +114,13 @@ def test_the_branch_is_clamped_for_its_first_half(page):
     assert all(x < 0 for row in clamp for x in row[:20]) and all(x is None for row in clamp for x in row[20:])
     changes = np.array(page.evaluate("B.neurons.map((name, i) => [...change.series(i, MEAN)])"))
     assert np.abs(changes[:, 0]).max() < 1e-3 and (np.abs(changes).max(axis=1) > 1).all()
+
+
+def test_it_says_what_it_is(page):
+    """Members have no weights, the evidence is approximate, and scores are of the filtered, with the smoothed in words."""
+    text = page.locator("body").inner_text()
+    assert all(word in text for word in ("64 members", "approximate", "(filtered)", "(smoothed)", "ensemble Kalman filter"))
+    assert not any(word in text for word in ("sample size", "resampled", "64 particles"))
 
 
 def test_every_neuron_can_be_chosen(page):
@@ -136,7 +149,7 @@ def test_json_is_one_object_without_nan(tmp_path, capsys):
     result = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert result["page"] == str(out / "index.html") and result["seed"] == 1 and result["timings"]["impute"] > 0
     assert len(result["score"]) == 8 and np.isfinite(result["log_evidence"])
-    assert next(row for row in result["score"] if row["of"] == "body")["coverage"] is None
+    assert next(row for row in result["score"] if row["of"] == "body")["sd_ratio"] is None
 
 
 @pytest.mark.parametrize("seconds", ["-1", "0.3", "1.03"])

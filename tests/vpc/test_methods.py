@@ -173,7 +173,7 @@ def test_guided_worms_have_the_evidence_of_blind_ones():
     se = np.hypot(ratio.std() / np.sqrt(len(ratio)), other.std() / np.sqrt(len(other)))
     assert abs(ratio.mean() - other.mean()) < 3 * se
     small = np.array([build("bootstrap", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(100)])
-    assert guided.std() < 0.6 * small.std()
+    assert guided.std() < 0.8 * small.std()
 
 
 @pytest.mark.parametrize("method", ["guided", "ensemble"])

@@ -3,11 +3,12 @@
 import holoviews as hv
 import numpy as np
 import pytest
+import xarray as xr
 
 import vpc
 from vpc import plot
 from vpc.connectome import NEURONS, find
-from vpc.pictures import ORDER, TYPES
+from vpc.pictures import LANES, ORDER, TYPES, neuron_map
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +130,30 @@ def test_connectome_holds_every_count(kind):
 
 def test_connectome_without_connections():
     hv.render(plot.connectome(vpc.Connectome.load().subset([])))
+
+
+def test_a_map_of_neurons_shows_each_with_its_number():
+    values = xr.DataArray(np.linspace(0, 1, 302), {"neuron": list(ORDER)}, "neuron")
+    picture = neuron_map(values, "width (mV)", (0, 1), marked=["AVAL", "DB1"])
+    lines, dots, rings = picture
+    held = dict(zip(dots.dimension_values("neuron"), dots.dimension_values("value"), strict=True))
+    assert held == dict(zip(ORDER, values.values, strict=True))
+    place = dict(zip(dots.dimension_values("neuron"), dots.array(["across", "row"]).tolist(), strict=True))
+    np.testing.assert_array_equal(rings.array(), [place["AVAL"], place["DB1"]])
+    across = [place[name][0] for name in sorted(NEURONS, key=lambda name: NEURONS[name].position)]
+    assert across == sorted(across)
+    assert len(lines) == np.count_nonzero(np.maximum(vpc.Connectome.load().chemical, np.triu(vpc.Connectome.load().gap)) >= 10)
+    figure = hv.render(picture)
+    assert figure.right[0].title == "width (mV)" and list(figure.yaxis[0].major_label_overrides.values()) == list(LANES)
+
+
+def test_no_neuron_of_a_map_hides_another():
+    picture = neuron_map({}, "nothing", wiring=None)
+    hv.render(picture)
+    dots = picture.get(0).array(["across", "row"]) * [600, 11]  # pixels
+    apart = np.abs(dots[:, None] - dots).max(axis=2) + 100 * np.eye(302)
+    assert apart.min() >= 10
+    with pytest.raises(vpc.UnknownNeuron, match="did you mean 'AVAL'"):
+        neuron_map({"AVALL": 1.0}, "nothing")
+    with pytest.raises(vpc.UnknownNeuron, match="did you mean 'AVAL'"):
+        neuron_map({"AVAL": 1.0}, "nothing", marked=["AVALL"])
