@@ -109,12 +109,12 @@ def filters(progress: bool = True, truths: int = 10) -> dict[str, Any]:
         costs = [_cost_of_an_ensemble(worm, members) for members in (200, 1000)]
     finally:
         numba.set_num_threads(before)
-    rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(numba.config.NUMBA_NUM_THREADS, get_context("spawn")) as pool:
         jobs = [pool.submit(_one_truth, kind, seed, sizes) for kind in KINDS for seed in range(truths)]
         silent = None if progress else True
         for job in tqdm(as_completed(jobs), total=len(jobs), desc="filtering", unit="truth", disable=silent):
-            rows += job.result()
+            job.result()  # an error ends it
+    rows = [row for job in jobs for row in job.result()]
     return {"budget": BUDGET, "truths": truths, "sizes": sizes, "ensemble": costs, "rows": _averaged(rows)}
 
 
@@ -136,8 +136,7 @@ def filters_table(result: dict[str, Any]) -> str:
             f"the analysis takes {100 * cost['share']:.0f} % of that."
         )
     order = [*WAYS, "unconditioned"]
-    for kind in KINDS:
-        one = frame[frame["kind"] == kind]
+    for kind, one in frame.groupby("kind", sort=False):
         first = one[(one["of"] == "body") & (one["what"] == "filtered")].set_index("way").reindex(order[:-1])
         names = {"core_seconds": "core-s", "sd": "sd log Z", "bias": "bias", "min_ess": "min ESS", "median_ess": "median ESS"}
         lines += ["", f"{kind}: the filter", _shown(first[["particles", *names, "lines"]].rename(columns=names))]

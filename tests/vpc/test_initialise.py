@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import vpc
-from vpc.initialise import CORPUS, draw_start, learned_prior, pose_along, poses
+from vpc.experiments import experiment
+from vpc.initialise import CORPUS, draw_start, learned_prior, noise_profile, pose_along, poses
 from wormsim import geometry as geo
 
 
@@ -70,3 +71,19 @@ def test_bad_input():
         pose_along(np.zeros((3, 2)))
     with pytest.raises(ValueError, match="points must differ"):
         pose_along(np.zeros((5, 2)))
+
+
+def test_noise_is_chosen_by_evidence():
+    """A truth of 3 s with noise at factor 0.3 and the corpus's sigma: both are found among others, and can be imputed with."""
+    worm = vpc.Worm()
+    _, rec = experiment("noise", worm, seed=1, seconds=3.0, factor=0.3)
+    profile = noise_profile(worm, rec, (0.05, 0.3, 1.5), (0.5, 1.0, 2.0), particles=100, progress=False)
+    assert profile.attrs["factor"] == 0.3 and profile.attrs["width"] == 1.0
+    assert profile["log_evidence"].dims == ("factor", "width") and profile["log_evidence"].attrs["units"] == "nats"
+    best = float(profile["log_evidence"].max())
+    assert (np.delete(profile["log_evidence"].values.ravel(), 4) < best - 10).all()
+    np.testing.assert_array_equal(profile["sigma"], learned_prior(worm).sigma[vpc.connectome.index(rec.neurons)])
+    settings = {"factor": profile.attrs["factor"], "sigma": profile["sigma"].values}
+    assert np.isfinite(vpc.impute(worm, rec, particles=50, lag=0, progress=False, **settings).log_evidence)
+    with pytest.raises(ValueError, match="factor must be from 0 to 10"):
+        noise_profile(worm, rec, (-1.0,), progress=False)

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import vpc
-from vpc import ensemble, matrices
+from vpc import ensemble, filter_bench, matrices
 from vpc.autoregressive import Autoregressive, LinearGaussian, random_weights
 from vpc.ensemble import Ensemble
 from vpc.experiments import experiment
@@ -165,14 +165,14 @@ def test_given_noise_is_used_and_what_a_worm_shows_is_foretold():
 
 
 def test_guided_worms_have_the_evidence_of_blind_ones():
-    """Few neurons for half a second: mean Z of 200 guided sweeps and of 60 large bootstrap ones agree to 3 standard errors."""
+    """Few neurons for half a second: mean Z of 100 guided sweeps and of 40 large bootstrap ones agree to 3 standard errors."""
     _, rec, model = model_of(FromPrior, 0.5, ["AVAL", "RIML", "VB1", "SMDVL"], factor=0.5)
-    guided = np.array([build("guided", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(200)])
-    blind = np.array([build("bootstrap", model, rec.values, rec.steps, 1024, seed).run().log_evidence for seed in range(60)])
+    guided = np.array([build("guided", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(100)])
+    blind = np.array([build("bootstrap", model, rec.values, rec.steps, 512, seed).run().log_evidence for seed in range(40)])
     ratio, other = np.exp(guided - blind.mean()), np.exp(blind - blind.mean())
     se = np.hypot(ratio.std() / np.sqrt(len(ratio)), other.std() / np.sqrt(len(other)))
     assert abs(ratio.mean() - other.mean()) < 3 * se
-    small = np.array([build("bootstrap", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(100)])
+    small = np.array([build("bootstrap", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(60)])
     assert guided.std() < 0.8 * small.std()
 
 
@@ -255,6 +255,27 @@ def test_what_is_imputed_from_a_noisy_worm():
     (motor, body, coverage), (blind, blind_body, _) = np.mean(rows, axis=0)
     assert motor >= 0.94 and body >= 0.95 and 0.85 <= coverage <= 0.95
     assert motor > blind + 0.1 and body > blind_body + 0.1
+
+
+def test_the_comparison_of_filters_can_be_read():
+    """One truth of `vpc bench filters` with small filters: every way, part and figure is in the table."""
+    sizes = dict.fromkeys(filter_bench.WAYS, 40)
+    rows = filter_bench._averaged(filter_bench._one_truth("factor 0.3", 0, sizes))
+    text = filter_bench.filters_table({"budget": 3.0, "truths": 1, "ensemble": [], "rows": rows})
+    for word in (
+        *filter_bench.WAYS,
+        "unconditioned",
+        "sd log Z",
+        "median ESS",
+        "crps",
+        "coverage",
+        "sd_ratio",
+        "factor 0.3: body",
+    ):
+        assert word in text
+    found = {(row["way"], row["what"], row["of"]): row for row in rows}
+    assert found["ensemble", "filtered", "body"]["lines"] == 40 > found["bootstrap", "filtered", "body"]["lines"]
+    assert np.isnan(found["bootstrap, refined start", "filtered", "body"]["bias"])  # its evidence is of another model
 
 
 # Bad input.

@@ -57,7 +57,10 @@ def test_names_shapes_and_units(small):
     for kind in (post.filtered, post.smoothed, post.predicted):
         q = [kind["voltage"].sel(stat=stat).values for stat in ("q05", "q25", "q50", "q75", "q95")]
         assert (np.diff(q, axis=0) >= 0).all()
-    np.testing.assert_array_equal(post.filtered["voltage"][:, -1], post.smoothed["voltage"][:, -1])  # nothing comes later
+    last = [kind["voltage"][:, -1] for kind in (post.filtered, post.smoothed)]
+    np.testing.assert_allclose(*last, rtol=1e-6, atol=1e-6)  # nothing comes later; single precision is kept to be smoothed
+    with pytest.raises(ValueError, match="this posterior has nothing smoothed"):
+        assert post.unconditioned.smoothed
     assert (post.predicted["voltage"].sel(stat="sd") >= 0).all() and "302 neurons from 49" in repr(post)
     np.testing.assert_array_equal(post.recording.values, rec.values)
     for name in ("seed", "version", "parameters", "seconds", "core_seconds"):
@@ -225,6 +228,25 @@ def test_irregular_times_and_gaps(method):
     filtered, smoothed = (kind["voltage"].sel(stat="mean").values for kind in (post.filtered, post.smoothed))
     same = [np.array_equal(a, b) for a, b in zip(filtered, smoothed, strict=True)]
     assert same[6] and not same[0] and not same[3]
+
+
+def test_scores_of_spread(small):
+    """The CRPS against its integral, and the kinds of posterior that can be scored."""
+    run, _, post = small
+    score = post.score(run, "smoothed").sel(source="posterior")
+    voltage = run["voltage"].sel(time=post.dataset["time"].values, method="nearest").values
+    mean, sd = (post.smoothed["voltage"].sel(stat=stat).values.astype(float) for stat in ("mean", "sd"))
+    neuron = list(NEURONS).index("DB3")
+    x = np.linspace(-120, 60, 20_001)
+    crps = [
+        np.trapezoid((stats.norm.cdf(x, m, s) - (x >= y)) ** 2, x)
+        for m, s, y in zip(mean[:, neuron], sd[:, neuron], voltage[:, neuron], strict=True)
+    ]
+    np.testing.assert_allclose(score["crps"].sel(neuron="DB3"), np.mean(crps) / np.ptp(voltage[:, neuron]), rtol=1e-2)
+    np.testing.assert_allclose(score["sd"].sel(neuron="DB3"), sd[:, neuron].mean(), rtol=1e-5)
+    assert score["body_coverage"].shape == score["body_crps"].shape == (49,) and score["body_r"].shape == (48,)
+    with pytest.raises(ValueError, match="kind must be 'filtered' or 'smoothed', got 'soothed'"):
+        post.score(run, "soothed")
 
 
 def test_what_is_gone_cannot_be_seen(small):
