@@ -30,7 +30,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 PARTS = (*diagnose.GROUPS, "body")
 BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
-REFERENCE = 4  # times the budget, for a guided filter to compare evidence with
+REFERENCE = 2  # times the budget, for a guided filter to compare evidence with
 SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
 MANY = 100_000
 

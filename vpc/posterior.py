@@ -192,10 +192,15 @@ class Posterior:
     def __repr__(self) -> str:
         shape, attributes = self.dataset.sizes, self.dataset.attrs
         failure = f"; {self.failure}" if self.failure else ""
+        size, known = attributes["particles"], "" if self.evidence_is_unbiased else ", approximate"
+        crowd = (
+            f"{size} members"
+            if attributes["method"] == "ensemble"
+            else f"{size} particles (median ESS {self.ess.median():.0f})"
+        )
         return (
             f"<Posterior of {N} neurons from {shape['observed']}, {shape['time']} frames, by {attributes['method']} with "
-            f"{attributes['particles']} particles: log evidence {self.log_evidence:.1f}, median ESS "
-            f"{float(self.ess.median()):.0f}{failure}>"
+            f"{crowd}: log evidence {self.log_evidence:.1f}{known}{failure}>"
         )
 
 
