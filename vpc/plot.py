@@ -1,7 +1,8 @@
 """Pictures of a run: voltages as curves and as a map of all 302 neurons, the wiring, and the worm with its neurons lit up.
 
-`traces`, `heatmap` and `connectome` give HoloViews objects; `explore` gives one Bokeh layout that plays in the browser, without
-a kernel or a network; `canvas` gives a widget for notebooks. In a notebook call `notebook()` once, then `show` any picture.
+`traces`, `heatmap`, `connectome` and `neuron_map` give HoloViews objects; `explore` gives one Bokeh layout that plays in the
+browser, without a kernel or a network; `canvas` gives a widget for notebooks. In a notebook call `notebook()` once, then `show`
+any picture.
 """
 
 from typing import TYPE_CHECKING
@@ -11,12 +12,12 @@ import xarray as xr
 from wormsim.plot import animate, kymograph, notebook, show
 
 from .explorer import explore
-from .pictures import connectome, heatmap, traces
+from .pictures import connectome, heatmap, neuron_map, traces
 
 if TYPE_CHECKING:
     from .canvas import WormCanvas
 
-__all__ = ["animate", "canvas", "connectome", "explore", "heatmap", "kymograph", "notebook", "show", "traces"]
+__all__ = ["animate", "canvas", "connectome", "explore", "heatmap", "kymograph", "neuron_map", "notebook", "show", "traces"]
 
 
 def canvas(run: xr.Dataset | None = None) -> "WormCanvas":
