@@ -11,6 +11,7 @@ from vpc import diagnose
 from vpc.connectome import NEURONS, index
 from vpc.experiments import EXPERIMENTS, experiment
 from vpc.initialise import FACTOR, learned_prior
+from vpc.methods import build
 from vpc.observe import fluorescence_of
 from vpc.smc import SMC
 from vpc.smoothing import backward
@@ -309,7 +310,7 @@ def test_noise_free_truths_are_found(method):
 
 @pytest.mark.slow
 def test_bands_are_calibrated():
-    """20 truths from the filter's own model, 2 s each, 10,000 particles: 90 % bands of each group cover 85-95 %.
+    """20 truths from the filter's own model, 2 s each, 3000 guided particles: 90 % bands of each group cover 85-95 %.
 
     And the truth's rank among the weighted particles of the last frame is uniform, for a neuron of each group: Kolmogorov &
     Smirnov's p above 0.01.
@@ -319,7 +320,7 @@ def test_bands_are_calibrated():
         run, rec = experiment("noise", WORM, seed, seconds=2.0)
         model = FromPrior(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, FACTOR * prior.noise)
         collect = {"bands": lambda weights, x: describe(weights, x, np.arange(302), (0.05, 0.95))[2:]}
-        filter = SMC(model, rec.values, rec.steps, 10_000, seed, collect=collect).run()
+        filter = build("guided", model, rec.values, rec.steps, 3000, seed, collect).run()
         voltage = run["voltage"].values[::5]
         bands = np.array(filter.collected["bands"])
         covered.append(((voltage >= bands[:, 0]) & (voltage <= bands[:, 1])).mean(axis=0))
