@@ -16,7 +16,7 @@ import vpc
 from . import diagnose
 from .ensemble import Ensemble
 from .experiments import experiment
-from .initialise import FACTOR, learned_prior
+from .initialise import FACTOR
 from .methods import build
 from .sweep import model_of
 
@@ -155,12 +155,11 @@ def evidence(progress: bool = True) -> dict[str, Any]:
     """How the ensemble ranks values of w_s, beside very many bootstrap particles; noise and prior are those of the truth."""
     worm = vpc.Worm()
     _, seen = experiment("noise", worm)
-    prior, rows = learned_prior(worm), []
+    rows: list[dict[str, float]] = []
     silent = None if progress else True
     for scale in tqdm(SCALES, desc="weighing w_s", disable=silent):
-        other = vpc.Worm(parameters={"w_s": scale * worm.parameters["w_s"]})
         model = model_of(worm, seen)
-        model.worm, model.prior = other, prior
+        model.worm = worm.with_parameters(w_s=scale * worm.parameters["w_s"])
         found = {
             name: np.array([build(name, model, seen.values, seen.steps, n, seed).run().log_evidence for seed in range(seeds)])
             for name, n, seeds in (("ensemble", 200, 5), ("bootstrap", MANY, 1))
