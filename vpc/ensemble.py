@@ -25,6 +25,7 @@ from .model import capability
 __all__ = ["Ensemble"]
 
 TILE = 128  # columns that are worked on together
+PANEL = 64  # rows that are kept at hand
 EIGHT = 8  # products that are added up together
 DOUBT = 9.0  # squared standard errors below which a correlation is not believed
 PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than it brings
@@ -34,32 +35,35 @@ PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than
 def _multiply(a, b, out):
     """out = a b, where b and out have TILE columns, and other sizes are multiples of EIGHT.
 
-    Four rows of out and eight of b at a time pass through one flat array, in which LLVM sees that nothing overlaps.
+    Four rows of out, and PANEL of b, are copied to where the processor has them at hand and LLVM sees that they do not overlap.
     """
-    work = np.empty(12 * TILE, np.float32)
+    few, panel = np.empty(4 * TILE, np.float32), np.empty(PANEL * TILE, np.float32)
     out[:] = 0
-    for j in range(0, len(b), EIGHT):
-        for q in range(EIGHT):
+    for first in range(0, len(b), PANEL):
+        last = min(first + PANEL, len(b))
+        for j in range(first, last):
             for k in range(TILE):
-                work[(4 + q) * TILE + k] = b[j + q, k]
+                panel[(j - first) * TILE + k] = b[j, k]
         for i in range(0, len(out), 4):
             for q in range(4):
                 for k in range(TILE):
-                    work[q * TILE + k] = out[i + q, k]
-            p0, p1, p2, p3, p4, p5, p6, p7 = _eight(a[i], j)
-            q0, q1, q2, q3, q4, q5, q6, q7 = _eight(a[i + 1], j)
-            r0, r1, r2, r3, r4, r5, r6, r7 = _eight(a[i + 2], j)
-            s0, s1, s2, s3, s4, s5, s6, s7 = _eight(a[i + 3], j)
-            for k in range(TILE):
-                b0, b1, b2, b3 = work[k + 4 * TILE], work[k + 5 * TILE], work[k + 6 * TILE], work[k + 7 * TILE]
-                b4, b5, b6, b7 = work[k + 8 * TILE], work[k + 9 * TILE], work[k + 10 * TILE], work[k + 11 * TILE]
-                work[k] += p0 * b0 + p1 * b1 + p2 * b2 + p3 * b3 + p4 * b4 + p5 * b5 + p6 * b6 + p7 * b7
-                work[k + TILE] += q0 * b0 + q1 * b1 + q2 * b2 + q3 * b3 + q4 * b4 + q5 * b5 + q6 * b6 + q7 * b7
-                work[k + 2 * TILE] += r0 * b0 + r1 * b1 + r2 * b2 + r3 * b3 + r4 * b4 + r5 * b5 + r6 * b6 + r7 * b7
-                work[k + 3 * TILE] += s0 * b0 + s1 * b1 + s2 * b2 + s3 * b3 + s4 * b4 + s5 * b5 + s6 * b6 + s7 * b7
+                    few[q * TILE + k] = out[i + q, k]
+            for j in range(first, last, EIGHT):
+                p0, p1, p2, p3, p4, p5, p6, p7 = _eight(a[i], j)
+                q0, q1, q2, q3, q4, q5, q6, q7 = _eight(a[i + 1], j)
+                r0, r1, r2, r3, r4, r5, r6, r7 = _eight(a[i + 2], j)
+                s0, s1, s2, s3, s4, s5, s6, s7 = _eight(a[i + 3], j)
+                own = panel[(j - first) * TILE : (j - first + EIGHT) * TILE]
+                for k in range(TILE):
+                    b0, b1, b2, b3 = own[k], own[k + TILE], own[k + 2 * TILE], own[k + 3 * TILE]
+                    b4, b5, b6, b7 = own[k + 4 * TILE], own[k + 5 * TILE], own[k + 6 * TILE], own[k + 7 * TILE]
+                    few[k] += p0 * b0 + p1 * b1 + p2 * b2 + p3 * b3 + p4 * b4 + p5 * b5 + p6 * b6 + p7 * b7
+                    few[k + TILE] += q0 * b0 + q1 * b1 + q2 * b2 + q3 * b3 + q4 * b4 + q5 * b5 + q6 * b6 + q7 * b7
+                    few[k + 2 * TILE] += r0 * b0 + r1 * b1 + r2 * b2 + r3 * b3 + r4 * b4 + r5 * b5 + r6 * b6 + r7 * b7
+                    few[k + 3 * TILE] += s0 * b0 + s1 * b1 + s2 * b2 + s3 * b3 + s4 * b4 + s5 * b5 + s6 * b6 + s7 * b7
             for q in range(4):
                 for k in range(TILE):
-                    out[i + q, k] = work[q * TILE + k]
+                    out[i + q, k] = few[q * TILE + k]
 
 
 @kernel(inline="always")
