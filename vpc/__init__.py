@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from .branching import branch
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
 from .imputation import impute
 from .posterior import Posterior, open_posterior
@@ -22,6 +23,7 @@ __all__ = [
     "UnknownNeuron",
     "VoltageClamp",
     "Worm",
+    "branch",
     "impute",
     "open_posterior",
 ]

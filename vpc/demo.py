@@ -152,7 +152,7 @@ def _branch(posterior: Posterior, worm: Worm, truth: xr.Dataset, seed: int) -> t
     frames = min(LONGEST_BRANCH, 2 * len(times) // 5)
     at, stop = float(times[-1 - frames]), frames // 2 * EVERY
     clamps = [VoltageClamp(name, HOLD, start=0, stop=stop) for name in CLAMPED]
-    fan = posterior.branch(at, clamps, frames * EVERY, seed, control=True, every=EVERY, progress=False)
+    fan = posterior.branch(at, clamps, seconds=frames * EVERY, seed=seed, control=True, every=EVERY, progress=False)
     start = truth.sel(time=at, method="nearest")
     answer = worm.simulate(frames * EVERY, protocol=clamps, initial=start, every=EVERY, progress=False)
     return fan, answer.assign_attrs(clamped_until=at + stop)

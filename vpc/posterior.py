@@ -5,17 +5,15 @@ import warnings
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import xarray as xr
 
-from wormsim import check
 from wormsim import geometry as geo
 
-from .connectome import NEURONS, SOURCES
+from .connectome import SOURCES
 from .diagnose import score
-from .loop import BODY_ROW, MUSCLE_ROW
-from .neurons import STEP, N
+from .neurons import N
 from .protocol import Action
 from .recording import Recording
 from .store import open_dataset, save_dataset
@@ -121,56 +119,11 @@ class Posterior:
         """Write everything into a zarr folder, which is there whole or not at all."""
         return save_dataset(self.dataset, path)
 
-    def branch(
-        self,
-        at: float,
-        protocol: Action | Iterable[Action] = (),
-        seconds: float = 2.0,
-        seed: int = 0,
-        control: bool = False,
-        every: float = 0.05,
-        progress: bool = True,
-    ) -> xr.Dataset:
-        """Let the worms of one moment live on under an experiment: a run with a dimension `sample`.
+    def branch(self, at: float, protocol: Action | Iterable[Action] = (), **settings: Any) -> xr.Dataset:
+        """Let the worms of a frame live on under an experiment: `vpc.branch`, which tells the settings."""
+        from .branching import branch
 
-        Parameters
-        ----------
-        at
-            The moment, s; a frame of the recording.
-        protocol
-            What is done to them; times count from that moment.
-        seconds
-            How long.
-        seed
-            Of the noise, which is another one than that of a run with this seed.
-        control
-            Let the same worms live on with the same noise and without the experiment too; the two are then along a leading
-            dimension `arm`, "experiment" and "control".
-        every
-            Seconds between the frames kept.
-        progress
-            Show a progress bar if it takes long.
-        """
-        worm = self.known_worm()
-        times = self.dataset["time"].values
-        low, high = times[0], times[-1]
-        at = check.number("at", at, f"a moment of the recording, from {low:g} to {high:g} s", lambda t: low <= t <= high)
-        frame = int(np.abs(times - at).argmin())
-        if abs(times[frame] - at) > STEP / 2:
-            raise ValueError(f"at must be the time of a frame, got {at:g}; the nearest is {times[frame]:g} s")
-        state = self.dataset["draws"].isel(time=frame).values.astype(float)
-        if not len(state):
-            raise ValueError("this posterior has no draws to branch from: impute with draws=100 or so")
-        initial = _frame(state).assign_coords(time=times[frame])
-        noise = dict(zip(NEURONS, self.dataset["noise"].values.tolist(), strict=True))
-        own = int(np.random.SeedSequence([check.whole("seed", seed, least=0), 4]).generate_state(1)[0])
-        arms = {"experiment": protocol, "control": ()} if control else {"experiment": protocol}
-        runs = [
-            worm.simulate(seconds, own, len(state), actions, noise, initial, every=every, progress=progress)
-            for actions in arms.values()
-        ]
-        runs = [(run if "sample" in run.dims else run.expand_dims("sample")).assign_attrs(branched_at=at) for run in runs]
-        return xr.concat(runs, xr.Variable("arm", list(arms)), join="outer", combine_attrs="override") if control else runs[0]
+        return branch(self, at, protocol, **settings)
 
     def known_worm(self) -> Worm:
         """The worm, or an error that says how to make it known."""
@@ -202,23 +155,6 @@ class Posterior:
             f"<Posterior of {N} neurons from {shape['observed']}, {shape['time']} frames, by {attributes['method']} with "
             f"{crowd}: log evidence {self.log_evidence:.1f}{known}{failure}>"
         )
-
-
-def _frame(state: np.ndarray) -> xr.Dataset:
-    """States (sample, 994) as a frame for `Worm.simulate`."""
-    rods = state[:, BODY_ROW:MUSCLE_ROW].reshape(len(state), geo.RODS, 6)
-    muscle = state[:, MUSCLE_ROW:].reshape(len(state), 2, geo.SEGMENTS)
-    frame = xr.Dataset(
-        {
-            "voltage": (("sample", "neuron"), state[:, :N]),
-            "calcium": (("sample", "neuron"), state[:, N:BODY_ROW]),
-            "body": (("sample", "rod", "coord"), rods[:, :, :3]),
-            "velocity": (("sample", "rod", "coord"), rods[:, :, 3:]),
-            "muscle": (("sample", "side", "segment"), muscle),
-        },
-        {"neuron": list(NEURONS)},
-    )
-    return frame if len(state) > 1 else frame.isel(sample=0)
 
 
 def open_posterior(path: str | Path, worm: Worm | None = None) -> Posterior:

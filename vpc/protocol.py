@@ -17,7 +17,7 @@ from .connectome import NEURONS, find, index, nearest
 from .loop import Inputs
 from .neurons import STEP
 from .parameters import Value, checked, plain
-from .waveforms import Data, Noise, Pulses, Ramp, Sine, Steps, coerce
+from .waveforms import Data, Held, Noise, Pulses, Ramp, Samples, Sine, Steps, coerce, from_csv
 
 __all__ = [
     "STIMULI",
@@ -25,15 +25,18 @@ __all__ = [
     "Action",
     "Change",
     "CurrentClamp",
+    "Held",
     "Noise",
     "Pulses",
     "Ramp",
+    "Samples",
     "Sine",
     "StepFamily",
     "Steps",
     "Stimulus",
     "VoltageClamp",
     "dumps",
+    "from_csv",
     "loads",
 ]  # fmt: skip
 
@@ -60,7 +63,7 @@ def _one_neuron(data: Any) -> None:
     index(data.neuron)
 
 
-Command = float | Sequence[float] | Ramp | Steps | Pulses | Sine | Noise
+Command = float | Sequence[float] | Ramp | Steps | Pulses | Sine | Noise | Samples | Held
 
 
 @dataclass(frozen=True)
@@ -219,7 +222,7 @@ class Change(Action):
 class StepFamily(Data):
     """A family of clamps of one neuron to levels first, first + increment, ...: an iterable of protocols, one for each level.
 
-    `clamp` is "voltage" (levels in mV) or "current" (pA); outside of start to stop the neuron is free.
+    `clamp` is "voltage" (levels in mV) or "current" (pA). Outside of start to stop the neuron is free, or held at `holding`.
     """
 
     neuron: str
@@ -229,9 +232,10 @@ class StepFamily(Data):
     start: float = 0.0
     stop: float | None = None
     clamp: str = "voltage"
+    holding: float | None = None
 
     def __post_init__(self) -> None:
-        coerce(self, "first", "increment")
+        coerce(self, "first", "increment", *(() if self.holding is None else ("holding",)))
         object.__setattr__(self, "count", check.whole("count of StepFamily", self.count))
         if self.clamp not in ("voltage", "current"):
             raise ValueError(f"clamp of StepFamily must be 'voltage' or 'current', got {self.clamp!r}")
@@ -245,7 +249,10 @@ class StepFamily(Data):
 
     def __iter__(self) -> Any:
         make = VoltageClamp if self.clamp == "voltage" else CurrentClamp
-        return iter([(make(self.neuron, float(level), start=self.start, stop=self.stop),) for level in self.levels])
+        if self.holding is None:
+            return iter([(make(self.neuron, float(level), start=self.start, stop=self.stop),) for level in self.levels])
+        held = [Held(self.holding, float(level), self.start, self.stop) for level in self.levels]
+        return iter([(make(self.neuron, command),) for command in held])
 
     def __len__(self) -> int:
         return self.count

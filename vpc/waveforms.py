@@ -1,7 +1,8 @@
-"""What a clamp may command over time, as plain data: ramps, steps, pulses, sines and noise."""
+"""What a clamp may command over time, as plain data: ramps, steps, pulses, sines, noise, samples; and a value held around."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from wormsim import check
 
 from .neurons import STEP
 
-__all__ = ["Data", "Noise", "Pulses", "Ramp", "Sine", "Steps", "coerce"]
+__all__ = ["Data", "Held", "Noise", "Pulses", "Ramp", "Samples", "Sine", "Steps", "coerce", "from_csv"]
 
 
 class Data:
@@ -115,3 +116,62 @@ class Noise(Data):
     def sample(self, time: np.ndarray) -> np.ndarray:
         """Values at times since the start."""
         return self.mean + self.sd * np.random.default_rng(self.seed).standard_normal(len(time))
+
+
+@dataclass(frozen=True)
+class Samples(Data):
+    """Values at given times since the start (s), with straight lines between them, and the ends before and after."""
+
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("times", "values"):
+            numbers = np.atleast_1d(np.asarray(getattr(self, name), dtype=float))
+            object.__setattr__(self, name, tuple(check.array(f"{name} of Samples", numbers, (len(numbers),)).tolist()))
+        if len(self.times) != len(self.values) or not self.times:
+            raise ValueError(f"Samples must have as many values as times, got {len(self.values)} and {len(self.times)}")
+        if np.any(np.diff(self.times) <= 0):
+            raise ValueError("times of Samples must increase")
+
+    def sample(self, time: np.ndarray) -> np.ndarray:
+        """Values at times since the start."""
+        return np.interp(time, self.times, self.values)
+
+
+@dataclass(frozen=True)
+class Held(Data):
+    """A command from `start` to `stop`, s since the clamp began (until its end if None), and a holding value around it."""
+
+    holding: float
+    command: Any
+    start: float = 0.0
+    stop: float | None = None
+
+    def __post_init__(self) -> None:
+        coerce(self, "holding", "start")
+        check.number("start of Held", self.start, "0 s or later", lambda s: s >= 0)
+        if self.stop is not None:
+            coerce(self, "stop")
+            check.number("stop of Held", self.stop, f"after its start at {self.start:g} s", lambda s: s > self.start)
+        if not hasattr(self.command, "sample"):
+            coerce(self, "command")
+
+    def sample(self, time: np.ndarray) -> np.ndarray:
+        """Values at times since the start."""
+        out = np.full(len(time), self.holding)
+        first, last = round(self.start / STEP), len(time) if self.stop is None else round(self.stop / STEP)
+        inside = time[first:last] - self.start
+        out[first:last] = self.command.sample(inside) if hasattr(self.command, "sample") else self.command
+        return out
+
+
+def from_csv(path: str | Path) -> Samples:
+    """A command from a file of two columns with a head: time in s, and the value in mV or pA."""
+    try:
+        table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+    except ValueError as error:
+        raise ValueError(f"{path} must have a head and two columns of numbers, time (s) and value: {error}") from None
+    if table.shape[1] != 2:
+        raise ValueError(f"{path} must have two columns, time (s) and value, and has {table.shape[1]}")
+    return Samples(*table.T)
