@@ -1,6 +1,7 @@
 """The Virtual Patch Clamp: every voltage of a worm from a few calcium traces."""
 
 from importlib.metadata import version
+from typing import Any
 
 from .branching import branch
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
@@ -14,6 +15,7 @@ __all__ = [
     "KATO_NEURONS",
     "Ablate",
     "Change",
+    "ClampRig",
     "Connectome",
     "CurrentClamp",
     "Posterior",
@@ -28,3 +30,12 @@ __all__ = [
     "open_posterior",
 ]
 __version__ = version("virtual-patch-clamp")
+
+
+def __getattr__(name: str) -> Any:
+    """The rig, which alone needs widgets, when it is asked for."""
+    if name == "ClampRig":
+        from .rig import ClampRig
+
+        return ClampRig
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,6 @@ from .worm import RECORDABLE, Worm
 
 __all__ = ["Preparation", "Source", "branch", "difference", "prepare"]
 
-Source = Worm | xr.Dataset | Posterior
 STATE = ("voltage", "calcium", "body", "velocity", "muscle")
 
 
@@ -35,8 +34,13 @@ class Preparation(NamedTuple):
     label: str
 
 
-def prepare(source: Source) -> Preparation:
+Source = Worm | xr.Dataset | Posterior
+
+
+def prepare(source: Source | Preparation) -> Preparation:
     """What is needed to branch from a worm, a run or a posterior."""
+    if isinstance(source, Preparation):
+        return source
     if isinstance(source, Worm):
         return Preparation(source, np.zeros(1), lambda frame, n: None, None, 0.0, repr(source).strip("<>"))
     if isinstance(source, Posterior):
@@ -51,6 +55,10 @@ def prepare(source: Source) -> Preparation:
         return Preparation(source.known_worm(), data["time"].values, drawn, data.sizes["draw"], noise, repr(source).strip("<>"))
     if not isinstance(source, xr.Dataset) or "parameters" not in source.attrs:
         raise ValueError(f"source must be a Worm, a run of one, or a Posterior, got {type(source).__name__}")
+    if "draws" in source:
+        raise ValueError("source is the dataset of a posterior: give the Posterior, as vpc.open_posterior reads it")
+    if "arm" in source.dims or "level" in source.dims:
+        raise ValueError("source must be one run: choose one with source.sel(arm='experiment'), or one level of a family")
     missing = [name for name in STATE if name not in source]
     if missing:
         raise ValueError(f"source is a run without {', '.join(missing)}: simulate it with all of record=")
@@ -69,7 +77,7 @@ def prepare(source: Source) -> Preparation:
 
 
 def branch(
-    source: Source,
+    source: Source | Preparation,
     at: float | None = None,
     protocol: Action | Iterable[Action] = (),
     seconds: float = 2.0,
@@ -127,8 +135,11 @@ def branch(
         given.worm.simulate(seconds, own, n, actions, given.noise, initial, record, every, progress)
         for actions in arms.values()
     ]
-    runs = [(run if "sample" in run.dims else run.expand_dims("sample")).assign_attrs(branched_at=at) for run in runs]
-    return xr.concat(runs, xr.Variable("arm", list(arms)), join="outer", combine_attrs="override") if control else runs[0]
+    objects = runs[0]["objects"]  # the same for all
+    runs = [run.drop_vars("objects").assign_attrs(branched_at=at) for run in runs]
+    runs = [run if "sample" in run.dims else run.expand_dims("sample") for run in runs]
+    fan = xr.concat(runs, xr.Variable("arm", list(arms)), join="outer", combine_attrs="override") if control else runs[0]
+    return fan.assign(objects=objects)
 
 
 def difference(fan: xr.Dataset) -> xr.Dataset:

@@ -1,5 +1,5 @@
 // A worm on a canvas: plays frames of a run, or shows the one frame that Python pushes. Used by vpc/canvas.py through anywidget.
-const RODS = 49, SEGMENTS = 48, HEIGHT = 0.6; // of the width: holds a worm that crawls upwards too
+const RODS = 49, SEGMENTS = 48;
 const GROUND = "#eef0ee", POST = "#8fa3ad", OUTLINE = "#6b6459", INK = "#222222";
 const SAVE_EVERY = 200; // ms: the kernel need not hear of every frame that is drawn
 
@@ -12,6 +12,7 @@ const voltage_colours = Array.from({ length: 256 }, (_, k) =>
   k < 128 ? shade([59, 76, 192], [250, 250, 250], k / 127) : shade([250, 250, 250], [180, 4, 38], (k - 128) / 127));
 
 function render({ model, el }) {
+  const HEIGHT = model.get("aspect"); // of the width
   const canvas = document.createElement("canvas"), bar = document.createElement("div");
   const button = document.createElement("button"), slider = document.createElement("input"), clock = document.createElement("span");
   slider.type = "range";

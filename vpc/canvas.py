@@ -41,8 +41,8 @@ class WormCanvas(anywidget.AnyWidget):
         Frames a second of what is played.
     frame, playing
         Which frame is shown, and whether it goes on; both follow the browser and can be set.
-    view
-        Width of the picture, mm.
+    view, aspect
+        Width of the picture, mm, and its height as a share of that; 0.6 holds a worm that crawls upwards too.
     """
 
     _esm = (files(__package__) / "canvas.js").read_text()
@@ -55,6 +55,7 @@ class WormCanvas(anywidget.AnyWidget):
     frame = traitlets.Int(0).tag(sync=True)
     playing = traitlets.Bool(False).tag(sync=True)
     view = traitlets.Float(1.6).tag(sync=True)
+    aspect = traitlets.Float(0.6).tag(sync=True)
     radius = traitlets.List(geo.RADIUS.tolist()).tag(sync=True)
     position = traitlets.List(_POSITION.tolist()).tag(sync=True)
     side = traitlets.List(_SIDE.tolist()).tag(sync=True)

@@ -1,4 +1,4 @@
-"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc bench`, `vpc lab`."""
+"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc clamp`, `vpc bench`, `vpc lab`."""
 
 import argparse
 import json
@@ -129,6 +129,79 @@ def _impute(options: argparse.Namespace) -> int:
     return 0
 
 
+def _source(name: str) -> Any:
+    """What an experiment is done on: a new worm, a run or a posterior."""
+    from . import Worm, open_posterior
+    from .store import open_dataset
+
+    if name == "worm":
+        return Worm()
+    dataset = open_dataset(name)
+    return open_posterior(name) if "draws" in dataset else dataset.load()
+
+
+def _clamp(options: argparse.Namespace) -> int:
+    from . import StepFamily, branch, curves, protocol
+    from .branching import difference
+    from .diagnose import bands
+    from .store import check_path, save_dataset
+
+    if options.out:
+        check_path(options.out)
+    what = protocol.loads(Path(options.protocol).read_text())
+    settings = {"at": options.at, "seed": options.seed, "particles": options.particles, "progress": not options.json}
+    result: dict[str, Any] = {}
+    if isinstance(what, StepFamily):
+        if options.control:
+            raise ValueError(f"--control is for one experiment, and {options.protocol} holds a family of them")
+        run = curves.record_family(_source(options.source), what, options.seconds, **settings)
+        if options.window:
+            curve = curves.iv(run, options.window)
+            result["level"] = run["level"].values.tolist()
+            result |= _rows(curve["current" if what.clamp == "voltage" else "voltage"])
+            result |= {name: float(curve[name]) for name in ("conductance", "reversal") if name in curve}
+    else:
+        if options.window:
+            raise ValueError(f"--window is for a family of steps, and {options.protocol} holds one experiment")
+        run = branch(_source(options.source), protocol=what, seconds=options.seconds, control=options.control, **settings)
+        if "current" in run:
+            one = run.sel(arm="experiment", drop=True) if options.control else run
+            result["clamp"] = run["clamp"].values.tolist()
+            result |= _rows(bands(one[["current"]].mean("time"))["current"])
+        if options.control:
+            change = abs(difference(run)["voltage"]).mean(["sample", "time"])
+            order = change.argsort().values[::-1][:5]
+            result["changed_most"] = dict(
+                zip(change["neuron"].values[order].tolist(), change.values[order].tolist(), strict=True)
+            )
+    result |= {"at": run.attrs["branched_at"], "seconds": options.seconds, "worms": run.sizes["sample"]}
+    result["failed"] = int((~run["ok"].isel(time=-1)).sum())
+    if options.out:
+        result["out"] = str(save_dataset(run, options.out))
+    if options.json:
+        print(_json(result))
+        return 0
+    worms = f"{result['worms']} worm{'s' * (result['worms'] > 1)}"
+    print(f"{worms} from {result['at']:g} s on, for {options.seconds:g} s; {result['failed']} runs failed")
+    if "mean" in result:
+        of = "clamp" if "clamp" in result else "level"
+        units = ("", "pA") if of == "clamp" else ("mV", "pA") if what.clamp == "voltage" else ("pA", "mV")
+        print("\n" + "".join(f"{name:>10}" for name in (f"{of} {units[0]}", f"mean {units[1]}", "q05", "q95")))
+        for first, *values in zip(*(result[name] for name in (of, "mean", "q05", "q95")), strict=True):
+            print(f"{first:>10}" + "".join(f"{value:10.3f}" for value in values))
+    if "conductance" in result:
+        print(f"\nconductance {result['conductance']:.4g} nS, reversal {result['reversal']:.4g} mV")
+    if options.control:
+        print("\nchanged most, mV on average: " + ", ".join(f"{n} {mv:.3g}" for n, mv in result["changed_most"].items()))
+    if options.out:
+        print(f"written to {options.out}; read it with vpc.store.open_dataset({options.out!r})")
+    return 0
+
+
+def _rows(curve: Any) -> dict[str, list[float]]:
+    return {stat: curve.sel(stat=stat).values.tolist() for stat in ("mean", "q05", "q95")}
+
+
 def _bench(options: argparse.Namespace) -> int:
     from . import bench, filter_bench
 
@@ -203,6 +276,22 @@ def parser() -> argparse.ArgumentParser:
     impute.add_argument("--out", help="zarr folder to write the posterior into")
     impute.set_defaults(run_command=_impute)
 
+    clamp = commands.add_parser("clamp", help="branch from a moment of a worm, a run or a posterior, and clamp or inject there")
+    clamp.add_argument("source", help="zarr folder with a posterior or a run; or the word worm, for a new one")
+    clamp.add_argument(
+        "--protocol", required=True, help="JSON file with actions or a StepFamily, as vpc.protocol.dumps writes it"
+    )
+    clamp.add_argument("--at", type=float, help="the moment to branch from, s (default: the last)")
+    clamp.add_argument("--seconds", type=float, default=2.0, help="how long (default: 2)")
+    clamp.add_argument("--seed", type=int, default=0, help="of the noise (default: 0)")
+    clamp.add_argument("--particles", type=int, help="how many worms (default: as many as a posterior or a run holds, or one)")
+    clamp.add_argument("--control", action="store_true", help="let the same worms live on without the experiment too")
+    clamp.add_argument(
+        "--window", type=float, nargs=2, metavar=("A", "B"), help="of a family: its I-V curve from means from A to B, s"
+    )
+    clamp.add_argument("--out", help="zarr folder to write what was recorded into")
+    clamp.set_defaults(run_command=_clamp)
+
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
     bench.add_argument(
         "what",
@@ -212,7 +301,7 @@ def parser() -> argparse.ArgumentParser:
     )
     bench.set_defaults(run_command=_bench)
 
-    for command in (demo, simulate, impute, bench):
+    for command in (demo, simulate, impute, clamp, bench):
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     lab = commands.add_parser("lab", help="open the notebooks in JupyterLab; options it does not know go to jupyter lab")

@@ -6,17 +6,19 @@ import numpy as np
 import xarray as xr
 from tqdm.auto import tqdm
 
-from .branching import Source, branch, prepare
+from wormsim import check
+
+from .branching import Preparation, Source, branch, prepare
 from .connectome import index
 from .diagnose import bands
 from .neurons import STEP
-from .protocol import StepFamily
+from .protocol import StepFamily, dumps
 
 __all__ = ["fi", "iv", "record_family"]
 
 
 def record_family(
-    source: Source,
+    source: Source | Preparation,
     family: StepFamily,
     seconds: float,
     at: float | None = None,
@@ -27,8 +29,8 @@ def record_family(
 ) -> xr.Dataset:
     """Branch once for each level of a family, always with the same worms and noise: a run with a leading dimension `level`.
 
-    It holds every step of the `voltage` of the neuron that is clamped and of others that are named, and the clamp's `current`.
-    What else there is to say is as for `vpc.branch`.
+    It holds every step of the `voltage` of the neuron that is clamped and of others that are named, with their `equilibrium`,
+    and the clamp's `current`. What else there is to say is as for `vpc.branch`.
     """
     if not isinstance(family, StepFamily):
         raise ValueError(f"family must be a StepFamily, got {type(family).__name__}")
@@ -41,8 +43,8 @@ def record_family(
         runs.append(run[[name for name in ("voltage", "current", "ok") if name in run]].sel(neuron=names))
     unit = "mV" if family.clamp == "voltage" else "pA"
     out = xr.concat(runs, xr.Variable("level", family.levels, {"units": unit}), join="outer", combine_attrs="override")
-    threshold = float(prepare(source).worm.equilibrium.sel(neuron=family.neuron))
-    return out.assign_attrs(family_neuron=family.neuron, family_clamp=family.clamp, equilibrium=threshold)
+    out = out.assign_coords(equilibrium=prepare(source).worm.equilibrium.sel(neuron=names))
+    return out.assign_attrs(family_neuron=family.neuron, family_clamp=family.clamp, protocol=dumps(family))
 
 
 def iv(family: xr.Dataset, window: tuple[float, float]) -> xr.Dataset:
@@ -51,16 +53,23 @@ def iv(family: xr.Dataset, window: tuple[float, float]) -> xr.Dataset:
     Of a voltage clamp, `current` in pA at each voltage; of a current clamp, `voltage` at each current. Both have a mean and
     quantiles over the worms, along `stat`. `conductance` (nS) and `reversal` (mV) are those of the line through the means.
     """
-    neuron, kind = family.attrs["family_neuron"], family.attrs["family_clamp"]
     seen = _window(family, window)
-    values = seen["current"].sel(clamp=neuron) if kind == "voltage" else seen["voltage"].sel(neuron=neuron)
+    neuron, kind = family.attrs["family_neuron"], family.attrs["family_clamp"]
+    column = {"clamp": neuron} if kind == "voltage" else {"neuron": neuron}
     name, unit = ("current", "pA") if kind == "voltage" else ("voltage", "mV")
-    curve = bands(xr.Dataset({name: values.mean("time").assign_attrs(units=unit)}))
-    if curve.sizes["level"] > 1:
-        mean, levels = curve[name].sel(stat="mean").values, curve["level"].values
-        slope, offset = np.polynomial.Polynomial.fit(levels, mean, 1).convert().coef[::-1]
-        conductance = slope if kind == "voltage" else 1 / slope
-        reversal = -offset / slope if kind == "voltage" else offset
+    values = seen[name].sel(column, drop=True)
+    curve = bands(xr.Dataset({name: values.mean("time", skipna=False).reset_coords(drop=True).assign_attrs(units=unit)}))
+    mean, levels = curve[name].sel(stat="mean").values, curve["level"].values
+    if np.isnan(mean).any():
+        raise ValueError(f"window must lie within the time of the clamp, and some worm must live until it ends, got {window}")
+    if np.ptp(levels) > 0:
+        apart = levels - levels.mean()
+        slope = apart @ mean / (apart @ apart)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a flat line
+            if kind == "voltage":
+                conductance, reversal = slope, levels.mean() - mean.mean() / slope
+            else:
+                conductance, reversal = 1 / slope, mean.mean() - slope * levels.mean()
         curve["conductance"] = ((), conductance, {"units": "nS"})
         curve["reversal"] = ((), reversal, {"units": "mV"})
     return curve
@@ -72,24 +81,25 @@ def fi(
     """How often a neuron rises through a threshold, Hz, at each level of a family, within a window (from, to) in s.
 
     These neurons do not spike: what counts is each swing, or plateau, that begins. The neuron is the clamped one if none is
-    named (it must be among those that were recorded), and the threshold (mV) its equilibrium.
+    named (it must be among those that were recorded), and the threshold (mV) its equilibrium. Worms that fail are left out.
     """
+    steps = _window(family, window).sizes["time"]
     neuron = neuron or family.attrs["family_neuron"]
     if neuron not in family["neuron"].values:
         raise ValueError(f"neuron {neuron!r} was not recorded; it can be any of {', '.join(family['neuron'].values)}")
-    seen = _window(family, window)["voltage"].sel(neuron=neuron)
-    above = seen > (family.attrs["equilibrium"] if threshold is None else threshold)
-    rises = above.isel(time=slice(1, None)).values & ~above.isel(time=slice(None, -1)).values
-    count = above.isel(time=0, drop=True).astype(float).copy(data=rises.sum(axis=above.get_axis_num("time")))
-    rate = count / (seen.sizes["time"] * STEP)
-    return bands(xr.Dataset({"rate": rate.assign_attrs(units="Hz")}))
+    ends = slice(window[0] - STEP / 2, window[1] + STEP / 2)  # of each step, the last one's too
+    seen = family["voltage"].sel(neuron=neuron, time=ends)
+    above = seen > (seen["equilibrium"] if threshold is None else threshold)
+    rises = (above & ~above.shift(time=1, fill_value=True)).sum("time")
+    rate = (rises / (steps * STEP)).where(seen.notnull().all("time"))
+    return bands(xr.Dataset({"rate": rate.reset_coords(drop=True).assign_attrs(units="Hz")}))
 
 
 def _window(family: xr.Dataset, window: tuple[float, float]) -> xr.Dataset:
-    if "family_neuron" not in family.attrs:
+    if not isinstance(family, xr.Dataset) or "family_neuron" not in family.attrs:
         raise ValueError("family must be what record_family returned")
-    begin, end = window
     last = float(family["time"][-1])
+    begin, end = check.array("window", window, (2,))
     if not 0 <= begin < end <= last + STEP / 2:
         raise ValueError(f"window must lie within 0 to {last:g} s and end after it begins, got {window}")
     seen = family.sel(time=slice(begin - STEP / 2, end - STEP / 2))  # a step belongs to the window that it begins in

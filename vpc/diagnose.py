@@ -38,7 +38,8 @@ def bands(run: xr.Dataset) -> xr.Dataset:
             numbers.std("sample"),
             *(numbers.quantile(q, "sample").drop_vars("quantile") for q in LEVELS),
         ]
-    return xr.concat(parts, xr.Variable("stat", list(STATS)), combine_attrs="override").assign_attrs(run.attrs)
+    together = xr.concat(parts, xr.Variable("stat", list(STATS)), coords="minimal", compat="override", combine_attrs="override")
+    return together.assign_attrs(run.attrs)
 
 
 def curvature(body: xr.DataArray) -> xr.DataArray:

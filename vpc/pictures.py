@@ -281,7 +281,7 @@ def symmetric(values: np.ndarray) -> tuple[float, float]:
     return -limit, limit
 
 
-def _groups(names: Iterable[str]) -> dict[str, list[int]]:
+def groups(names: Iterable[str]) -> dict[str, list[int]]:
     """Rows of each type that is there."""
     groups: dict[str, list[int]] = {}
     for k, name in enumerate(names):
@@ -291,12 +291,12 @@ def _groups(names: Iterable[str]) -> dict[str, list[int]]:
 
 def _ticks(names: Iterable[str]) -> list[tuple[float, str]]:
     """A label in the middle of each type; the few polymodal and unknown neurons at the end have no room for theirs."""
-    return [((rows[0] + rows[-1]) / 2, kind) for kind, rows in _groups(names).items() if len(rows) > 5]
+    return [((rows[0] + rows[-1]) / 2, kind) for kind, rows in groups(names).items() if len(rows) > 5]
 
 
 def _lines(names: Iterable[str], dimension: str) -> Callable[[Any, Any], None]:
     """A HoloViews hook that draws lines between the types."""
-    ends = [rows[-1] + 0.5 for rows in _groups(names).values()][:-1]
+    ends = [rows[-1] + 0.5 for rows in groups(names).values()][:-1]
 
     def draw(plot: Any, element: Any) -> None:
         for end in ends:

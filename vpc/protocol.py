@@ -6,7 +6,7 @@ clamp commands may be a number, a sequence of one number for each step of 10 ms,
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -235,12 +235,16 @@ class StepFamily(Data):
     holding: float | None = None
 
     def __post_init__(self) -> None:
-        coerce(self, "first", "increment", *(() if self.holding is None else ("holding",)))
+        given = [name for name in ("start", "stop", "holding") if getattr(self, name) is not None]
+        coerce(self, "first", "increment", *given)
         object.__setattr__(self, "count", check.whole("count of StepFamily", self.count))
         if self.clamp not in ("voltage", "current"):
             raise ValueError(f"clamp of StepFamily must be 'voltage' or 'current', got {self.clamp!r}")
-        for _ in self:
-            pass
+        for level in self.levels if self.holding is None else (self.holding, *self.levels):
+            self._clamp(float(level), start=self.start, stop=self.stop)
+
+    def _clamp(self, command: Command, **times: Any) -> _Clamp:
+        return (VoltageClamp if self.clamp == "voltage" else CurrentClamp)(self.neuron, command, **times)
 
     @property
     def levels(self) -> np.ndarray:
@@ -248,11 +252,9 @@ class StepFamily(Data):
         return self.first + self.increment * np.arange(self.count)
 
     def __iter__(self) -> Any:
-        make = VoltageClamp if self.clamp == "voltage" else CurrentClamp
         if self.holding is None:
-            return iter([(make(self.neuron, float(level), start=self.start, stop=self.stop),) for level in self.levels])
-        held = [Held(self.holding, float(level), self.start, self.stop) for level in self.levels]
-        return iter([(make(self.neuron, command),) for command in held])
+            return iter([(self._clamp(float(level), start=self.start, stop=self.stop),) for level in self.levels])
+        return iter([(self._clamp(Held(self.holding, float(level), self.start, self.stop)),) for level in self.levels])
 
     def __len__(self) -> int:
         return self.count
@@ -299,6 +301,22 @@ def inputs(protocol: Protocol, total: int) -> Inputs:
                 currents.setdefault(name, np.zeros(total))[steps] += action.pa
     columns = np.stack(list(currents.values()), axis=1) if currents else np.zeros((total, 0))
     return Inputs(index(clamped), command, index(currents), np.ascontiguousarray(columns))
+
+
+def excerpt(protocol: Protocol, total: int, first: int, last: int) -> list[Action]:
+    """What a protocol for a run of so many steps does from one step to another, as a protocol for that time."""
+    out = []
+    for action in protocol:
+        steps = action.steps(total)
+        begin, end = max(steps.start, first), min(steps.stop, last)
+        if begin < end:
+            part: dict[str, Any] = {"start": (begin - first) * STEP, "stop": (end - first) * STEP}
+            if isinstance(action, VoltageClamp):
+                part["mv"] = action.command(action.mv, "mv", 200, total)[begin - steps.start : end - steps.start]
+            elif isinstance(action, CurrentClamp):
+                part["pa"] = action.command(action.pa, "pa", 1000, total)[begin - steps.start : end - steps.start]
+            out.append(replace(action, **part))
+    return out
 
 
 def _plain(value: Any) -> Any:

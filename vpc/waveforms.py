@@ -11,7 +11,7 @@ from wormsim import check
 
 from .neurons import STEP
 
-__all__ = ["Data", "Held", "Noise", "Pulses", "Ramp", "Samples", "Sine", "Steps", "coerce", "from_csv"]
+__all__ = ["Data", "Held", "Noise", "Pulses", "Ramp", "Samples", "Sine", "Steps", "coerce", "described", "from_csv"]
 
 
 class Data:
@@ -28,6 +28,17 @@ def coerce(data: Any, *names: str) -> None:
     for name in names:
         value = check.number(f"{name} of {type(data).__name__}", getattr(data, name), "a finite number", lambda _: True)
         object.__setattr__(data, name, value)
+
+
+def _sequence(data: Any, name: str) -> None:
+    """Make a field of a frozen dataclass a tuple of finite numbers, at least one."""
+    values, kind = getattr(data, name), type(data).__name__
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} of {kind} must be a sequence of numbers, got {values!r}")
+    numbers = list(values)
+    if not numbers:
+        raise ValueError(f"{name} of {kind} must not be empty")
+    object.__setattr__(data, name, tuple(check.array(f"{name} of {kind}", numbers, (len(numbers),)).tolist()))
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,7 @@ class Steps(Data):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
-            raise ValueError(f"values of Steps must be a sequence of numbers, got {self.values!r}")
-        numbers = check.array("values of Steps", list(self.values), (len(list(self.values)),))
-        object.__setattr__(self, "values", tuple(numbers.tolist()))
-        if not self.values:
-            raise ValueError("values of Steps must not be empty")
+        _sequence(self, "values")
 
     def sample(self, time: np.ndarray) -> np.ndarray:
         """Values at times since the start."""
@@ -126,10 +132,9 @@ class Samples(Data):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        for name in ("times", "values"):
-            numbers = np.atleast_1d(np.asarray(getattr(self, name), dtype=float))
-            object.__setattr__(self, name, tuple(check.array(f"{name} of Samples", numbers, (len(numbers),)).tolist()))
-        if len(self.times) != len(self.values) or not self.times:
+        _sequence(self, "times")
+        _sequence(self, "values")
+        if len(self.times) != len(self.values):
             raise ValueError(f"Samples must have as many values as times, got {len(self.values)} and {len(self.times)}")
         if np.any(np.diff(self.times) <= 0):
             raise ValueError("times of Samples must increase")
@@ -155,23 +160,73 @@ class Held(Data):
             coerce(self, "stop")
             check.number("stop of Held", self.stop, f"after its start at {self.start:g} s", lambda s: s > self.start)
         if not hasattr(self.command, "sample"):
-            coerce(self, "command")
+            rule = "a finite number or a waveform"
+            object.__setattr__(self, "command", check.number("command of Held", self.command, rule, lambda _: True))
 
     def sample(self, time: np.ndarray) -> np.ndarray:
         """Values at times since the start."""
         out = np.full(len(time), self.holding)
         first, last = round(self.start / STEP), len(time) if self.stop is None else round(self.stop / STEP)
+        if not first < last <= len(time):
+            raise ValueError(
+                f"protocol has a command that does not fit its clamp: {self} needs a step of {STEP} s or more, and the clamp "
+                f"lasts {len(time) * STEP:g} s; simulate longer, or start or stop it otherwise"
+            )
         inside = time[first:last] - self.start
         out[first:last] = self.command.sample(inside) if hasattr(self.command, "sample") else self.command
         return out
 
 
 def from_csv(path: str | Path) -> Samples:
-    """A command from a file of two columns with a head: time in s, and the value in mV or pA."""
+    """A command from a file of two columns, time in s and the value in mV or pA, separated by commas; a head is skipped."""
     try:
-        table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+        rows = [line.split(",") for line in Path(path).read_text("utf-8-sig").splitlines() if line.strip()]
+        for row in rows:
+            if len(row) != 2:
+                raise ValueError(f"there is a row {','.join(row)!r}")
+        return Samples(*np.array(rows[_has_head(rows) :], dtype=float).reshape(-1, 2).T)
     except ValueError as error:
-        raise ValueError(f"{path} must have a head and two columns of numbers, time (s) and value: {error}") from None
-    if table.shape[1] != 2:
-        raise ValueError(f"{path} must have two columns, time (s) and value, and has {table.shape[1]}")
-    return Samples(*table.T)
+        raise ValueError(f"{path} must have two columns of numbers, time (s) and value: {error}") from None
+
+
+def _has_head(rows: list[list[str]]) -> bool:
+    try:
+        np.array(rows[:1], dtype=float)
+    except ValueError:
+        return True
+    return False
+
+
+# What a rig offers, with the settings that each kind begins with; its level is the first field of a waveform.
+FORMS: dict[str, tuple[Any, str]] = {
+    "step": (None, ""),
+    "ramp": (Ramp, "end=-20"),
+    "pulses": (Pulses, "width=0.1, period=0.4, base=-40"),
+    "sine": (Sine, "frequency=1, offset=-40"),
+    "noise": (Noise, "mean=-40, seed=0"),
+    "csv": (None, "file.csv"),
+}
+
+
+def described(form: str, level: float, settings: str = "") -> Any:
+    """A command by the name of its form, its level, and settings such as "width=0.1, period=0.4"; or a file, for "csv"."""
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
+    make = FORMS[form][0]
+    if form == "csv":
+        command: Any = from_csv(settings.strip())
+    elif make is None:
+        command = check.number("level", level, "a finite number", lambda _: True)
+    else:
+        given: dict[str, Any] = {}
+        for part in filter(None, (part.strip() for part in settings.split(","))):
+            name, _, value = (word.strip() for word in part.partition("="))
+            try:
+                given[name] = int(value) if name == "seed" else float(value)
+            except ValueError:
+                raise ValueError(f"settings of a {form} must be like {FORMS[form][1]!r}, got {part!r}") from None
+        try:
+            command = make(level, **given)
+        except TypeError:
+            raise ValueError(f"settings of a {form} must be like {FORMS[form][1]!r}, got {settings!r}") from None
+    return command

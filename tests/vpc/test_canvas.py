@@ -60,7 +60,7 @@ def widget(run):
 
 @pytest.fixture
 def page(open_page, widget, tmp_path):
-    held = ("fps", "frame", "playing", "view", "radius", "position", "side")
+    held = ("fps", "frame", "playing", "view", "aspect", "radius", "position", "side")
     traits = {name: getattr(widget, name) for name in held}
     traits |= {name: base64.b64encode(getattr(widget, name)).decode() for name in ("body", "muscle", "voltage", "objects")}
     path = tmp_path / "canvas.html"
