@@ -3,6 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
+from . import curves, export, screen, session
 from .branching import branch
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
 from .imputation import impute
@@ -26,8 +27,12 @@ __all__ = [
     "VoltageClamp",
     "Worm",
     "branch",
+    "curves",
+    "export",
     "impute",
     "open_posterior",
+    "screen",
+    "session",
 ]
 __version__ = version("virtual-patch-clamp")
 

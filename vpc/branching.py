@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -18,7 +18,7 @@ from .posterior import Posterior, worm_of
 from .protocol import Action
 from .worm import RECORDABLE, Worm
 
-__all__ = ["Preparation", "Source", "branch", "difference", "prepare"]
+__all__ = ["Preparation", "Source", "beside", "branch", "difference", "prepare"]
 
 STATE = ("voltage", "calcium", "body", "velocity", "muscle")
 
@@ -130,16 +130,21 @@ def branch(
     if initial is not None:
         initial = initial.assign_coords(time=given.times[frame])
     own = int(np.random.SeedSequence([check.whole("seed", seed, least=0), 4]).generate_state(1)[0])
-    arms: dict[str, Any] = {"experiment": protocol, "control": ()} if control else {"experiment": protocol}
-    runs = [
-        given.worm.simulate(seconds, own, n, actions, given.noise, initial, record, every, progress)
-        for actions in arms.values()
-    ]
-    objects = runs[0]["objects"]  # the same for all
-    runs = [run.drop_vars("objects").assign_attrs(branched_at=at) for run in runs]
-    runs = [run if "sample" in run.dims else run.expand_dims("sample") for run in runs]
-    fan = xr.concat(runs, xr.Variable("arm", list(arms)), join="outer", combine_attrs="override") if control else runs[0]
-    return fan.assign(objects=objects)
+
+    def live(actions: Action | Iterable[Action]) -> xr.Dataset:
+        run = given.worm.simulate(seconds, own, n, actions, given.noise, initial, record, every, progress)
+        objects = run["objects"]  # the same for all samples
+        many = run if "sample" in run.dims else run.drop_vars("objects").expand_dims("sample").assign(objects=objects)
+        return many.assign_attrs(branched_at=at)
+
+    return beside(live(protocol), live(())) if control else live(protocol)
+
+
+def beside(experiment: xr.Dataset, control: xr.Dataset) -> xr.Dataset:
+    """A branch and its control along a leading dimension `arm`."""
+    runs = [run.drop_vars("objects") for run in (experiment, control)]
+    arms = xr.Variable("arm", ["experiment", "control"])
+    return xr.concat(runs, arms, join="outer", combine_attrs="override").assign(objects=experiment["objects"])
 
 
 def difference(fan: xr.Dataset) -> xr.Dataset:

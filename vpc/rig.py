@@ -5,6 +5,7 @@ import html
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ LIVE_SECONDS = 5.0  # that the curves of a living worm show
 PICTURES_PER_SCOPE = 2  # frames of a living worm for one of its curves
 LIMITS = {"voltage": (-100.0, 40.0), "current": (-20.0, 20.0)}  # of the level's slider, mV and pA
 UNITS = {"voltage": "mV", "current": "pA"}
-PARAMETERS = {"w_m": (0.0, 20.0), "w_s": (0.0, 20.0), "medium": (0.0, 1.0)}
+PARAMETERS = {"w_m": (20.0, 0.1), "w_s": (20.0, 0.1), "medium": (1.0, 0.01)}  # highest value and step of their sliders
 STYLE = """<style>
 .vpc-bad input, .vpc-bad textarea { outline: 2px solid #c0392b; }
 .vpc-rig .widget-label { font-size: 12px }
@@ -77,63 +78,45 @@ class ClampRig(w.VBox):
         self._refresh()
         self.do(self.run_button, self.session.run)
 
-    # What the controls are.
-
     def _controls(self) -> None:
-        session, slim = self.session, w.Layout(width="98%")
-        label = {"description_width": "70px"}
-        self.search = w.Text(
-            value="", placeholder="name, class, transmitter, observed ...", description="find", layout=slim, style=label
-        )
-        self.preset = w.Dropdown(options=["all", *PRESETS], description="preset", layout=slim, style=label)
-        self.neurons = w.SelectMultiple(options=select("all"), rows=7, description="neurons", layout=slim, style=label)
-        self.watch = w.Text(description="watch", layout=slim, style=label, continuous_update=False)
-        self.mode = w.ToggleButtons(options=list(MODES), style={"button_width": "72px"})
-        self.form = w.Dropdown(options=list(FORMS), description="form", layout=slim, style=label)
-        self.level = w.FloatSlider(value=-40, min=-100, max=40, step=1, description="level (mV)", layout=slim, style=label)
-        self.settings = w.Text(description="settings", layout=slim, style=label, continuous_update=False)
-        self.start = w.Text("0", description="start (s)", layout=slim, style=label, continuous_update=False)
-        self.stop = w.Text(
-            "", placeholder="end of the run", description="stop (s)", layout=slim, style=label, continuous_update=False
-        )
-        self.holding = w.Text("", placeholder="free", description="holding", layout=slim, style=label, continuous_update=False)
-        self.protocol = w.Textarea("[]", rows=4, description="protocol", layout=slim, style=label, continuous_update=False)
-        self.parameters = {
-            name: w.FloatSlider(
-                value=session.tuned(name),
-                min=low,
-                max=high,
-                step=0.01 * (high - low),
-                description=name,
-                layout=slim,
-                style=label,
-            )
-            for name, (low, high) in PARAMETERS.items()
-        }
-        self.at = w.FloatSlider(step=0.01, description="from (s)", layout=slim, style=label)
-        self.seconds = w.Text(description="for (s)", layout=slim, style=label, continuous_update=False)
-        self.particles = w.Text(description="worms", layout=slim, style=label, continuous_update=False)
-        self.seed = w.Text(description="seed", layout=slim, style=label, continuous_update=False)
+        common: dict[str, Any] = {"layout": w.Layout(width="98%"), "style": {"description_width": "70px"}}
 
-        def button(text: str, tip: str, icon: str = "") -> w.Button:
-            return w.Button(description=text, tooltip=tip, icon=icon, layout=w.Layout(width="auto"))
+        def text(name: str, value: str = "", hint: str = "", kind: type = w.Text, **more: Any) -> w.Widget:
+            return kind(value, placeholder=hint, description=name, **{"continuous_update": False, **common, **more})
+
+        def slider(name: str, high: float, step: float, low: float = 0.0, value: float = 0.0) -> w.FloatSlider:
+            return w.FloatSlider(value, min=low, max=high, step=step, description=name, **common)
+
+        def button(name: str, tip: str, icon: str = "", kind: type = w.Button) -> w.Widget:
+            return kind(description=name, tooltip=tip, icon=icon, layout=w.Layout(width="auto"))
+
+        self.search = text("find", hint="name, class, transmitter, observed ...", continuous_update=True)
+        self.preset = w.Dropdown(options=["all", *PRESETS], description="preset", **common)
+        self.neurons = w.SelectMultiple(options=select("all"), rows=7, description="neurons", **common)
+        self.watch = text("watch")
+        self.mode = w.ToggleButtons(options=list(MODES), style={"button_width": "72px"})
+        self.form = w.Dropdown(options=list(FORMS), description="form", **common)
+        self.level = slider("level (mV)", 40.0, 0.5, -100.0, -40.0)
+        self.settings, self.start = text("settings"), text("start (s)", "0")
+        self.stop, self.holding = text("stop (s)", hint="end of the run"), text("holding", hint="free")
+        self.protocol = text("protocol", "[]", kind=w.Textarea, rows=4)
+        self.parameters = {
+            name: slider(name, high, step, value=self.session.tuned(name)) for name, (high, step) in PARAMETERS.items()
+        }
+        self.at = slider("from (s)", 0.0, 0.01)
+        self.seconds, self.particles, self.seed = text("for (s)"), text("worms"), text("seed")
 
         self.run_button = button("run", "run the setup, with its control", "play")
-        self.live = w.ToggleButton(
-            description="live", tooltip="let one worm live, and act on it", icon="heartbeat", layout=w.Layout(width="auto")
-        )
+        self.live = button("live", "let one worm live, and act on it", "heartbeat", w.ToggleButton)
         self.step_button = button("step", "go on from the end of the run", "step-forward")
         self.branch_button = button("branch", "go on from the time of the cursor", "code-fork")
         self.rewind_button = button("rewind", "back to before the last branch", "undo")
         self.reset_button = button("reset", "back to the first source, and nothing done to it", "refresh")
         self.iv_button = button("I-V", "step the first chosen neuron through voltages", "line-chart")
-        self.iv_text = w.Text(
-            "-100, 10, 14", description="first, by, count", layout=w.Layout(width="260px"), style={"description_width": "100px"}
-        )
-        self.code_button, self.csv_button, self.nwb_button = (
-            button(text, tip)
-            for text, tip in (("copy as code", "the cell that repeats this run"), ("CSV", "rig.csv"), ("NWB", "rig.nwb"))
-        )
+        self.code_button = button("copy as code", "the cell that repeats this run")
+        self.csv_button, self.nwb_button = button("CSV", "write rig.csv"), button("NWB", "write rig.nwb")
+        wide = {"layout": w.Layout(width="260px"), "style": {"description_width": "100px"}}
+        self.iv_text = text("first, by, count", "-100, 10, 14", **wide)
         self.code = w.Textarea("", rows=8, layout=w.Layout(width="98%", display="none"))
         self.note, self.trust = w.HTML(""), w.HTML("")
         self.note.add_class("vpc-note")
@@ -159,8 +142,6 @@ class ClampRig(w.VBox):
         )
         return w.VBox([w.HTML(STYLE), w.HBox([left, right])])
 
-    # What they do.
-
     def _connect(self) -> None:
         session = self.session
         w.jslink((self.canvas, "frame"), (self.scope, "frame"))
@@ -170,15 +151,13 @@ class ClampRig(w.VBox):
         self.watch.observe(lambda _: self.do(self.watch, self._watch), "value")
         self.mode.observe(lambda _: self._set_mode(), "value")
         self.form.observe(lambda _: self._set_form(), "value")
-        for field in (self.level, self.settings, self.start, self.stop, self.holding):
+        self._slide(self.level, lambda _: self._clamp(), lambda: session.mode(self.chosen[0])[1] if self.chosen else None)
+        for name, slider in self.parameters.items():
+            self._slide(slider, partial(self._tune, name), partial(session.tuned, name))
+        self._slide(self.at, lambda value: session.change(at=value), lambda: session.setup.at)
+        for field in (self.settings, self.start, self.stop, self.holding):
             field.observe(lambda change: self.do(change["owner"], self._clamp, run=True), "value")
         self.protocol.observe(lambda _: self.do(self.protocol, self._typed, run=True), "value")
-        for name, slider in self.parameters.items():
-            slider.observe(
-                lambda change, name=name: self.do(change["owner"], lambda: session.tune(**{name: change["new"]}), run=True),
-                "value",
-            )
-        self.at.observe(lambda change: self.do(self.at, lambda: session.change(at=change["new"]), run=True), "value")
         for name, field, kind in (
             ("seconds", self.seconds, float),
             ("particles", self.particles, int),
@@ -200,6 +179,16 @@ class ClampRig(w.VBox):
         self.csv_button.on_click(lambda b: self.do(b, lambda: self._export(write_csv, "rig.csv")))
         self.nwb_button.on_click(lambda b: self.do(b, lambda: self._export(write_nwb, "rig.nwb")))
         self.live.observe(lambda _: self._live(), "value")
+
+    def _slide(self, slider: w.FloatSlider, act: Callable[[float], None], known: Callable[[], Any]) -> None:
+        """Let a slider act when it is moved; a browser that only rounds what it was told has not moved it."""
+
+        def moved(change: dict[str, Any]) -> None:
+            now = known()
+            if not isinstance(now, float) or abs(change["new"] - now) > 0.5 * slider.step + 1e-9:
+                self.do(slider, lambda: act(change["new"]), run=True)
+
+        slider.observe(moved, "value")
 
     def do(self, control: w.Widget, act: Callable[[], Any], run: bool = False, refresh: bool = True) -> bool:
         """Do what a control asks for, and then run; nonsense marks the control and is told, and leaves everything as it was."""
@@ -293,6 +282,9 @@ class ClampRig(w.VBox):
         )
         self.session.clamp(self.chosen, self.mode.value, command, start or 0.0, stop, holding)
 
+    def _tune(self, name: str, value: float) -> None:
+        self.session.tune(**{name: value})
+
     def _typed(self) -> None:
         self.session.change(protocol=loads(self.protocol.value))
 
@@ -313,8 +305,6 @@ class ClampRig(w.VBox):
             raise ValueError("there is no run yet to export: run first")
         path = write(self.session.fan.sel(arm="experiment"), name, self.drawn)
         self._said = html.escape(f"written to {path}")
-
-    # What they show.
 
     def _refresh(self) -> None:
         """Let the controls say what the session is, and draw its last run."""
@@ -359,8 +349,6 @@ class ClampRig(w.VBox):
         at = self.session.setup.at
         true = self.truth["voltage"].sel(neuron=names, time=slice(at - PAST, at + self.session.setup.seconds))
         return true.assign_coords(time=true["time"] - at)
-
-    # A living worm.
 
     def _live(self) -> None:
         if not self.live.value:

@@ -3,9 +3,8 @@
 Every run is a branch with its control. A change that is refused leaves the setup and the last run as they were.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,15 +13,14 @@ import xarray as xr
 
 from wormsim import check
 
-from .branching import Preparation, Source, branch, prepare
-from .connectome import KATO_NEURONS, NEURONS, SOURCES, find, index
+from .as_code import code_of, code_of_source
+from .branching import Preparation, Source, beside, branch, prepare
+from .connectome import KATO_NEURONS, NEURONS, find, index
 from .curves import iv, record_family
 from .neurons import STEP, N
-from .parameters import defaults
 from .posterior import Posterior
 from .protocol import Ablate, Action, Change, CurrentClamp, StepFamily, VoltageClamp, check_protocol, excerpt, inputs
-from .store import check_path, save_dataset
-from .waveforms import Data, Held
+from .waveforms import Held
 from .worm import Worm
 
 __all__ = ["MODES", "PRESETS", "Session", "Setup", "View", "select"]
@@ -80,6 +78,7 @@ class Session:
         self.setup = Setup(float(self.given.times[-1]), particles=min(100, self.given.most or 1))
         self.fan: xr.Dataset | None = None  # the last run that went well
         self._before: list[tuple[Source, Setup, xr.Dataset | None]] = []
+        self._control: tuple[Setup, xr.Dataset] | None = None  # of the source, with a setup without protocol
         self._live: xr.Dataset | None = None
         self._lived = 0  # steps
         self.change(**setup)
@@ -173,7 +172,14 @@ class Session:
     def run(self) -> xr.Dataset:
         """Branch, with control, as the setup says."""
         s = self.setup
-        fan = branch(self.given, s.at, s.protocol, s.seconds, s.seed, s.particles, control=True, every=EVERY, progress=False)
+
+        def live(protocol: tuple[Action, ...]) -> xr.Dataset:
+            return branch(self.given, s.at, protocol, s.seconds, s.seed, s.particles, every=EVERY, progress=False)
+
+        alike = replace(s, protocol=())
+        if self._control is None or self._control[0] != alike:
+            self._control = alike, live(())
+        fan = beside(live(s.protocol), self._control[1])
         if not fan["ok"].isel(time=-1).all("arm").any():
             causes = ", ".join(filter(None, np.unique(fan["failure"].values)))
             raise ValueError(f"all worms fail within {s.seconds:g} s: {causes}; do less to them, or stop earlier")
@@ -194,6 +200,7 @@ class Session:
             self.source, self.given = before[0], prepare(before[0])
             raise
         self._before.append(before)
+        self._control = None
 
     def step(self) -> xr.Dataset:
         """Go on from the end of the last run for as long again."""
@@ -205,6 +212,7 @@ class Session:
         if not self._before:
             raise ValueError("there is nothing to rewind: this is the first source")
         self.source, self.setup, self.fan = self._before.pop()
+        self._control = None
         self.given = prepare(self.source)
 
     def reset(self) -> None:
@@ -304,11 +312,10 @@ class Session:
         if self.fan is not None:
             voltage = self.fan["voltage"].sel(arm="experiment").values
             failed = 1 - float(self.fan["ok"].sel(arm="experiment").isel(time=-1).mean())
-            beyond = (voltage > HIGHEST) | (voltage < LOWEST)
-            worst = np.nanargmax(np.abs(np.nan_to_num(voltage) + 30).max(axis=(0, 1)))
+            beyond = ((voltage > HIGHEST) | (voltage < LOWEST)).mean(axis=(0, 1))
+            most = f" (most: {list(NEURONS)[beyond.argmax()]})" if beyond.any() else ""
             out["failed in this run"] = f"{100 * failed:.1f} % of {voltage.shape[0]} worms"
-            name = list(NEURONS)[worst]
-            out["voltages beyond -80 to 20 mV"] = f"{100 * beyond.mean():.2g} %" + (f" (most: {name})" if beyond.any() else "")
+            out["voltages beyond -80 to 20 mV"] = f"{100 * beyond.mean():.2g} %{most}"
         return out
 
     def code(self, folder: str | Path = ".") -> str:
@@ -320,10 +327,10 @@ class Session:
             raise ValueError("there is no run yet to repeat: run first")
         first = self._before[0][0] if self._before else self.source
         setups = [setup for _, setup, _ in self._before] + [self.setup]
-        lines = ["import vpc", "", f"source = {_source_code(first, Path(folder))}"]
+        lines = ["import vpc", "", f"source = {code_of_source(first, Path(folder))}"]
         for k, s in enumerate(setups):
             source = 'fan.sel(arm="experiment")' if k else "source"
-            actions = "".join(f"\n    {_code(action)}," for action in s.protocol)
+            actions = "".join(f"\n    {code_of(action)}," for action in s.protocol)
             lines.append(f"protocol = [{actions}\n]" if actions else "protocol = []")
             lines.append(
                 f"fan = vpc.branch(\n    {source}, at={s.at!r}, protocol=protocol, seconds={s.seconds!r}, seed={s.seed}, "
@@ -341,7 +348,8 @@ def select(words: str, observed: Iterable[str] = ()) -> list[str]:
     for part in filter(None, (part.strip() for part in words.split(","))):
         names = list(NEURONS)
         for word in part.split():
-            names = [name for name in names if name in _fitting(word, seen)]
+            fitting = _fitting(word, seen)
+            names = [name for name in names if name in fitting]
         out.update(dict.fromkeys(names))
     return list(out)
 
@@ -355,36 +363,3 @@ def _fitting(word: str, observed: set[str]) -> set[str]:
         low = word.lower()
         about = {n.name: (n.name, n.type, *n.transmitters) for n in NEURONS.values()}
         return {name for name, texts in about.items() if any(text.lower().startswith(low) for text in texts)}
-
-
-def _code(value: Any) -> str:
-    """An action, a waveform or a number as Python, which leaves out what is as by default."""
-    if not isinstance(value, Data):
-        return repr(dict(value)) if hasattr(value, "items") else repr(value)
-    module = "vpc" if isinstance(value, Action) else "vpc.protocol"
-    values = [(f, getattr(value, f.name)) for f in fields(value)]  # type: ignore[arg-type]
-    parts = [_code(given) for f, given in values if f.default is MISSING]
-    parts += [f"{f.name}={_code(given)}" for f, given in values if f.default is not MISSING and given != f.default]
-    return f"{module}.{type(value).__name__}({', '.join(parts)})"
-
-
-def _source_code(source: Source, folder: Path) -> str:
-    """Python that makes a source, or opens it where it is now saved."""
-    if isinstance(source, Worm):
-        if source.connectome.label not in SOURCES:
-            raise ValueError("this worm has wiring of its own, which code cannot repeat; branch from a posterior or a run")
-        base = defaults(source.variant)
-        changed = {name: value for name, value in source.parameters.items() if value != base[name]}
-        settings = {"variant": source.variant, "connectome": source.connectome.label, "parameters": changed}
-        settings |= {"objects": source.objects.tolist(), "ablated": list(source.ablated)}
-        shown = [f"{name}={value!r}" for name, value in settings.items() if len(value) and value not in ("default", "openworm")]
-        return f"vpc.Worm({', '.join(shown)})"
-    data = source.dataset if isinstance(source, Posterior) else source
-    digest = hashlib.sha256()
-    for name in sorted(map(str, data.data_vars)):
-        digest.update(name.encode() + np.ascontiguousarray(data[name].values).tobytes() if data[name].dtype != object else b"")
-    path = folder / f"source-{digest.hexdigest()[:12]}.zarr"
-    if not path.exists():
-        save_dataset(data, check_path(path))
-    how = "vpc.open_posterior" if isinstance(source, Posterior) else "vpc.store.open_dataset"
-    return f"{how}({str(path)!r})"

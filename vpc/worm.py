@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +21,7 @@ from wormsim.kernel import one_at_a_time
 from wormsim.objects import check_objects, off_the_worm
 
 from . import loop, neurons
-from .connectome import NEURONS, Connectome, find, index, nearest
+from .connectome import NEURONS, Connectome, index, nearest
 from .coupling import coupling
 from .frames import start_from, to_dataset
 from .loop import BODY_ROW, LANES, MUSCLE_ROW, NONE, SIZE, Inputs, Noise, Offspring, Record, Surroundings, Worms
@@ -34,6 +34,7 @@ __all__ = ["Worm"]
 
 START_VOLTAGE, START_SPREAD = -20.0, 0.033**0.5  # mV: mean and sd of the voltages at the start of a run
 RECORDABLE = {"voltage": N, "calcium": 2 * N, "body": 6 * geo.RODS, "muscle": 2 * geo.SEGMENTS}  # and their numbers in a frame
+VERSION = version("virtual-patch-clamp")
 STEPS_PER_CALL = 500  # of the kernel, so that a run can be interrupted and shows its progress
 
 
@@ -277,7 +278,7 @@ class Worm:
         return {
             "seed": seed,
             "first_step": first_step,
-            "version": version("virtual-patch-clamp"),
+            "version": VERSION,
             "variant": self.variant,
             "connectome": self.connectome.label,
             "ablated": ",".join(self.ablated),
@@ -312,13 +313,17 @@ def noise_scale(noise: Value) -> tuple[np.ndarray, Any]:
     def one(name: str, value: object) -> float:
         return check.number(name, value, "from 0 to 100 mV a step", lambda sd: 0 <= sd <= 100)
 
-    if isinstance(noise, Mapping):
-        for what in noise:
-            find(what)
-        plain_noise: Any = {what: one(f"noise[{what!r}]", value) for what, value in noise.items()}
-    else:
-        plain_noise = one("noise", noise)
-    return per_neuron(plain_noise, 0.0), plain_noise
+    if not isinstance(noise, Mapping):
+        noise = one("noise", noise)
+        return per_neuron(noise, 0.0), noise
+    plain_noise = {what: one(f"noise[{what!r}]", value) for what, value in noise.items()}
+    return _of_each(tuple(plain_noise.items())).copy(), plain_noise
+
+
+@lru_cache(maxsize=16)
+def _of_each(noise: tuple[tuple[str, float], ...]) -> np.ndarray:
+    """Noise of each neuron; kept, as a posterior names all 302 and is branched from again and again."""
+    return per_neuron(dict(noise), 0.0)
 
 
 def _whole(number: float) -> bool:

@@ -56,6 +56,16 @@ def test_controls_follow_the_session(rig):
     assert rig.mode.value == "free" and rig.parameters["w_s"].value == vpc.Worm().parameters["w_s"]
 
 
+def test_a_browser_that_rounds_a_slider_changes_nothing(rig):
+    rig.protocol.value = (
+        '[{"kind": "CurrentClamp", "neuron": "AVAL", "pa": 7.3}, {"kind": "Change", "parameters": {"w_s": 9.876}}]'
+    )
+    setup, rig.level.value, rig.parameters["w_s"].value = rig.session.setup, 7.5, 9.9
+    assert rig.session.setup is setup
+    rig.level.value = 8
+    assert rig.session.mode("AVAL") == ("current", 8.0)
+
+
 def test_neurons_are_found_by_words_and_presets(rig):
     rig.search.value = "motor GABA"
     assert set(rig.neurons.options) == set(find("motor")) & set(find("GABA"))

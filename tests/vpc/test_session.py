@@ -160,6 +160,15 @@ def test_iv_of_an_isolated_neuron_is_ohms_law():
     assert float(found["reversal"]) == pytest.approx(-35, rel=1e-9)
 
 
+def test_a_family_is_the_same_from_the_rig_and_level_by_level(posterior):
+    session = Session(posterior, at=0.3, seconds=0.2, particles=5)
+    found = session.iv("AVAL", -60, 20, 3)["current"].sel(stat="mean").values
+    for level, current in zip((-60, -40, -20), found, strict=True):
+        clamp = vpc.VoltageClamp("AVAL", level)
+        run = vpc.branch(posterior, 0.3, clamp, 0.2, particles=5, every=0.01, record=["voltage"], progress=False)
+        assert run["current"].sel(clamp="AVAL").isel(time=slice(10, 20)).mean("time").mean("sample") == current
+
+
 @pytest.mark.parametrize("kind", ["worm", "run", "posterior"])
 def test_code_repeats_a_run_in_another_process(kind, run, posterior, tmp_path):
     source = {"worm": vpc.Worm("lively", parameters={"w_s": 9.0}, ablated=["RIS"]), "run": run, "posterior": posterior}[kind]
