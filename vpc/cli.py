@@ -1,4 +1,4 @@
-"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc clamp`, `vpc bench`, `vpc lab`."""
+"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc clamp`, `vpc bench`, `vpc lab`, `vpc rig`."""
 
 import argparse
 import json
@@ -232,6 +232,12 @@ def _lab(options: argparse.Namespace) -> int:
     return subprocess.call([program, f"--ServerApp.root_dir={folder.resolve()}", *options.passed_on])
 
 
+def _rig(options: argparse.Namespace) -> int:
+    from .rig_app import serve
+
+    return serve(options.source, options.port, not options.no_browser, options.passed_on)
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of `vpc`."""
     top = argparse.ArgumentParser(prog="vpc", description="The Virtual Patch Clamp: a worm you can look inside.")
@@ -307,6 +313,14 @@ def parser() -> argparse.ArgumentParser:
     lab = commands.add_parser("lab", help="open the notebooks in JupyterLab; options it does not know go to jupyter lab")
     lab.add_argument("folder", nargs="?", default="notebooks", help="folder with the notebooks (default: notebooks)")
     lab.set_defaults(run_command=_lab)
+
+    rig = commands.add_parser("rig", help="the clamp rig as an app in the browser; options it does not know go to voila")
+    rig.add_argument(
+        "source", nargs="?", help="zarr folder with a run or a posterior (default: a worm that has crawled a while)"
+    )
+    rig.add_argument("--port", type=int, help="where to serve it (default: 8866, or one near it if that is taken)")
+    rig.add_argument("--no-browser", action="store_true", help="open none, only serve")
+    rig.set_defaults(run_command=_rig)
     return top
 
 
@@ -314,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code. Bad input is one line on standard error, not a traceback."""
     top = parser()
     options, unknown = top.parse_known_args(arguments)
-    if unknown and options.command != "lab":
+    if unknown and options.command not in ("lab", "rig"):
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.passed_on = unknown
     try:

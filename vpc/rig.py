@@ -301,8 +301,6 @@ class ClampRig(w.VBox):
         self.code.layout.display = ""
 
     def _export(self, write: Callable[..., Path], name: str) -> None:
-        if self.session.fan is None:
-            raise ValueError("there is no run yet to export: run first")
         path = write(self.session.fan.sel(arm="experiment"), name, self.drawn)
         self._said = html.escape(f"written to {path}")
 
@@ -323,9 +321,8 @@ class ClampRig(w.VBox):
         self.rewind_button.disabled = session.depth == 0
         self._busy = busy
         self._follow()
-        if session.fan is not None and not self.live.value:
-            living = session.fan["ok"].isel(time=-1).all("arm").values
-            self.canvas.load(session.fan.sel(arm="experiment").isel(sample=int(living.argmax())))
+        if session.last is not None and not self.live.value:
+            self.canvas.load(session.last.experiment.isel(sample=int(session.last.living.argmax())))
             self._show()
         rows = "".join(f"<tr><td>{html.escape(k)}</td><td>{html.escape(v)}</td></tr>" for k, v in session.trust().items())
         self.trust.value = f'<table class="vpc-trust">{rows}</table>'
@@ -333,7 +330,7 @@ class ClampRig(w.VBox):
     def _show(self) -> None:
         """Draw the curves of the last run."""
         session, names = self.session, self.drawn
-        if session.fan is None or not names or self.live.value:
+        if session.last is None or not names or self.live.value:
             return
         view = session.view(names)
         panels = of_run(view, names, self._true(names) if self.truth is not None and session.depth == 0 else None)

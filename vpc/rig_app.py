@@ -47,6 +47,8 @@ def serve(source: str | None = None, port: int | None = None, browser: bool = Tr
         The command's exit code.
     """
     code = cell(source)
+    if port is not None and not 0 < port < 65536:
+        raise ValueError(f"port must be from 1 to 65535, got {port}")
     if find_spec("voila") is None:
         print("vpc rig: Voilà is missing; install it with `pip install virtual-patch-clamp[notebooks]`", file=sys.stderr)
         return 1

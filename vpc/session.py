@@ -5,6 +5,7 @@ Every run is a branch with its control. A change that is refused leaves the setu
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from .protocol import Ablate, Action, Change, CurrentClamp, StepFamily, VoltageC
 from .waveforms import Held
 from .worm import Worm
 
-__all__ = ["MODES", "PRESETS", "Session", "Setup", "View", "select"]
+__all__ = ["MODES", "PRESETS", "Run", "Session", "Setup", "View", "select"]
 
 EVERY = 0.02  # s between the frames of a run
 FRAME = 3  # steps of a frame of a living worm: 30 ms
@@ -61,6 +62,19 @@ class View(NamedTuple):
     fluorescence: np.ndarray  # (neuron, time): the median
 
 
+class Run:
+    """The worms of an experiment, and the same without it."""
+
+    def __init__(self, experiment: xr.Dataset, control: xr.Dataset):
+        self.experiment, self.control = experiment, control
+        self.living = experiment["ok"].isel(time=-1).values & control["ok"].isel(time=-1).values  # to the end, in both
+
+    @cached_property
+    def fan(self) -> xr.Dataset:
+        """Both, as `vpc.branch` gives them: joining takes longer than a slider may wait, so it is done when asked for."""
+        return beside(self.experiment, self.control)
+
+
 class Session:
     """An experiment at work.
 
@@ -76,8 +90,8 @@ class Session:
         self.source: Source = Worm().simulate(4.0, progress=False) if source is None else source
         self.given: Preparation = prepare(self.source)
         self.setup = Setup(float(self.given.times[-1]), particles=min(100, self.given.most or 1))
-        self.fan: xr.Dataset | None = None  # the last run that went well
-        self._before: list[tuple[Source, Setup, xr.Dataset | None]] = []
+        self.last: Run | None = None  # the last one that went well
+        self._before: list[tuple[Source, Setup, Run | None]] = []
         self._control: tuple[Setup, xr.Dataset] | None = None  # of the source, with a setup without protocol
         self._live: xr.Dataset | None = None
         self._lived = 0  # steps
@@ -169,7 +183,7 @@ class Session:
         first = self._before[0][0] if self._before else self.source
         return first.dataset["observed"].values.tolist() if isinstance(first, Posterior) else []
 
-    def run(self) -> xr.Dataset:
+    def run(self) -> None:
         """Branch, with control, as the setup says."""
         s = self.setup
 
@@ -179,20 +193,27 @@ class Session:
         alike = replace(s, protocol=())
         if self._control is None or self._control[0] != alike:
             self._control = alike, live(())
-        fan = beside(live(s.protocol), self._control[1])
-        if not fan["ok"].isel(time=-1).all("arm").any():
-            causes = ", ".join(filter(None, np.unique(fan["failure"].values)))
+        run = Run(live(s.protocol), self._control[1])
+        if not run.living.any():
+            causes = ", ".join(filter(None, np.unique(run.experiment["failure"].values)))
             raise ValueError(f"all worms fail within {s.seconds:g} s: {causes}; do less to them, or stop earlier")
-        self.fan = fan
-        return fan
+        self.last = run
+
+    @property
+    def fan(self) -> xr.Dataset:
+        """The last run, as `vpc.branch` gives it."""
+        return self._run().fan
+
+    def _run(self) -> Run:
+        if self.last is None:
+            raise ValueError("there is no run yet: run first")
+        return self.last
 
     def branch(self, at: float) -> None:
         """Go on from a moment of the last run, whose worms are the source from now on; `rewind` comes back."""
-        if self.fan is None:
-            raise ValueError("there is no run yet to branch from: run first")
-        new = self.fan.sel(arm="experiment")
+        new = self._run().experiment
         given = prepare(new)
-        before = (self.source, self.setup, self.fan)
+        before = (self.source, self.setup, self.last)
         self.source, self.given = new, given
         try:
             self.change(at=at)
@@ -202,16 +223,16 @@ class Session:
         self._before.append(before)
         self._control = None
 
-    def step(self) -> xr.Dataset:
+    def step(self) -> None:
         """Go on from the end of the last run for as long again."""
         self.branch(self.setup.seconds)
-        return self.run()
+        self.run()
 
     def rewind(self) -> None:
         """Come back to before the last branch."""
         if not self._before:
             raise ValueError("there is nothing to rewind: this is the first source")
-        self.source, self.setup, self.fan = self._before.pop()
+        self.source, self.setup, self.last = self._before.pop()
         self._control = None
         self.given = prepare(self.source)
 
@@ -220,7 +241,7 @@ class Session:
         while self._before:
             self.rewind()
         self.change(protocol=())
-        self.fan = None
+        self.last = None
 
     def live(self) -> xr.Dataset:
         """The next 30 ms of one worm to which the setup's protocol is done, again and again; what was changed acts at once."""
@@ -252,15 +273,12 @@ class Session:
 
     def view(self, neurons: Iterable[str]) -> View:
         """What there is to see of some neurons in the last run; worms that failed are left out."""
-        if self.fan is None:
-            raise ValueError("there is no run yet: run first")
-        names = list(neurons)
-        where, time = index(names), self.fan["time"].values
-        living = self.fan["ok"].isel(time=-1).all("arm").values
-        voltage = self.fan["voltage"].values[:, living]  # (arm, sample, time, neuron)
+        run, names = self._run(), list(neurons)
+        where, time, living = index(names), run.experiment["time"].values, run.living
+        voltage, without = (arm["voltage"].values[living] for arm in (run.experiment, run.control))  # (sample, time, neuron)
         levels = (0.05, 0.25, 0.5, 0.75, 0.95)
-        bands = np.quantile(voltage[0][:, :, where], levels, axis=0).transpose(2, 0, 1)
-        control = np.quantile(voltage[1][:, :, where], 0.5, axis=0).T
+        bands = np.quantile(voltage[:, :, where], levels, axis=0).transpose(2, 0, 1)
+        control = np.quantile(without[:, :, where], 0.5, axis=0).T
         command = np.full((len(names), len(time)), np.nan)
         current = np.full((len(names), len(levels), len(time)), np.nan)
         stride = round(EVERY / STEP)
@@ -271,16 +289,16 @@ class Session:
             for which, commands in ((given.injected, given.current), (given.clamped, given.command)):
                 if k in which:
                     command[i] = commands[steps, list(which).index(k)]
-        if "current" in self.fan:
-            clamps = self.fan["clamp"].values.tolist()
+        if "current" in run.experiment:
+            clamps = run.experiment["clamp"].values.tolist()
             for i, name in enumerate(names):
                 if name in clamps:
-                    one = self.fan["current"].values[0][living][:, :, clamps.index(name)]
+                    one = run.experiment["current"].values[living][:, :, clamps.index(name)]
                     on = np.isfinite(one).all(axis=0)
                     current[i][:, on] = np.quantile(one[:, on], levels, axis=0)
-        usual = voltage[1].mean(axis=(0, 1))
-        change = (voltage[0].mean(axis=0) - usual).T
-        light = np.quantile(self.fan["fluorescence"].values[0][living][:, :, where], 0.5, axis=0).T
+        usual = without.mean(axis=(0, 1))
+        change = (voltage.mean(axis=0) - usual).T
+        light = np.quantile(run.experiment["fluorescence"].values[living][:, :, where], 0.5, axis=0).T
         past, known, before, seen_time, seen = self._recorded(names)
         return View(
             time, bands, control, command, current, change, past, known, before - usual[:, None], seen_time, seen, light
@@ -309,9 +327,9 @@ class Session:
             out["effective sample size"] = f"{float(frame['ess']):.0f} of {first.dataset.attrs['particles']} at {at:g} s"
             out["log evidence"] = f"{first.log_evidence:.1f}{known}"
             out["failed while filtering"] = f"{100 * float(first.failed.max()):.1f} % at most"
-        if self.fan is not None:
-            voltage = self.fan["voltage"].sel(arm="experiment").values
-            failed = 1 - float(self.fan["ok"].sel(arm="experiment").isel(time=-1).mean())
+        if self.last is not None:
+            voltage = self.last.experiment["voltage"].values
+            failed = 1 - float(self.last.experiment["ok"].isel(time=-1).mean())
             beyond = ((voltage > HIGHEST) | (voltage < LOWEST)).mean(axis=(0, 1))
             most = f" (most: {list(NEURONS)[beyond.argmax()]})" if beyond.any() else ""
             out["failed in this run"] = f"{100 * failed:.1f} % of {voltage.shape[0]} worms"
@@ -323,8 +341,7 @@ class Session:
 
         A run or a posterior that it begins with is saved into the folder, under a name made of what it holds.
         """
-        if self.fan is None:
-            raise ValueError("there is no run yet to repeat: run first")
+        self._run()
         first = self._before[0][0] if self._before else self.source
         setups = [setup for _, setup, _ in self._before] + [self.setup]
         lines = ["import vpc", "", f"source = {code_of_source(first, Path(folder))}"]

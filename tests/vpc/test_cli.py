@@ -11,7 +11,7 @@ from vpc.cli import main
 from vpc.store import open_dataset
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["simulate"], ["impute"], ["bench"], ["lab"]])
+@pytest.mark.parametrize("command", [[], ["demo"], ["simulate"], ["impute"], ["bench"], ["lab"], ["rig"]])
 def test_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*command, "--help"])

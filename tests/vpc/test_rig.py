@@ -95,11 +95,11 @@ def test_neurons_are_found_by_words_and_presets(rig):
 def test_nonsense_marks_the_field_and_loses_nothing(rig, control, value, says):
     rig.mode.value = "voltage"
     rig.form.value = "sine"
-    fan, setup, field = rig.session.fan, rig.session.setup, getattr(rig, control)
+    last, setup, field = rig.session.last, rig.session.setup, getattr(rig, control)
     good = field.value
     field.value = value
     assert says in rig.note.value and "vpc-bad" in field._dom_classes
-    assert rig.session.fan is fan and rig.session.setup == setup
+    assert rig.session.last is last and rig.session.setup == setup
     field.value = good
     assert rig.note.value == "" and "vpc-bad" not in field._dom_classes
 

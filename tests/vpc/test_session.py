@@ -30,7 +30,8 @@ def posterior():
 def test_a_run_is_a_branch_with_its_control(run):
     session = Session(run, seconds=0.4, at=1.0)
     session.clamp(["AVAL"], "voltage", -60.0, start=0.1, stop=0.3)
-    fan = session.run()
+    session.run()
+    fan = session.fan
     same = vpc.branch(run, 1.0, session.setup.protocol, 0.4, seed=0, control=True, every=0.02, progress=False)
     xr.testing.assert_identical(fan, same)
     apart = difference(fan)["voltage"].isel(sample=0).sel(neuron="AVAL")
@@ -48,7 +49,8 @@ def test_modes_of_neurons(run):
     session.clamp(["DB3"], "voltage", Pulses(-20, 0.05, 0.1), start=0.1, stop=0.3, holding=-50)
     held = session.setup.protocol[1]
     assert held == vpc.VoltageClamp("DB3", Held(-50, Pulses(-20, 0.05, 0.1), 0.1, 0.3))
-    fan = session.run()
+    session.run()
+    fan = session.fan
     voltage = fan["voltage"].sel(arm="experiment", neuron="DB3").isel(sample=0, time=slice(0, -1)).values
     commanded = inputs([held], 40).command[::2, 0]
     np.testing.assert_array_equal(voltage, commanded)
@@ -68,10 +70,12 @@ def test_branch_step_rewind_reset(run):
     session = Session(run, seconds=0.2)
     with pytest.raises(ValueError, match="run first"):
         session.branch(0.1)
-    first = session.run()
+    session.run()
+    first = session.fan
     session.branch(0.1)
     assert session.depth == 1 and session.setup.at == 0.1
-    then = session.run()
+    session.run()
+    then = session.fan
     start = first.sel(arm="experiment", time=0.1)["voltage"].values
     np.testing.assert_array_equal(then["voltage"].sel(arm="experiment").isel(time=0).values, start)
     session.step()
@@ -82,7 +86,7 @@ def test_branch_step_rewind_reset(run):
     session.rewind()
     assert session.fan is then
     session.reset()
-    assert session.depth == 0 and session.fan is None
+    assert session.depth == 0 and session.last is None
     with pytest.raises(ValueError, match="nothing to rewind"):
         session.rewind()
 
@@ -101,10 +105,11 @@ def test_branch_step_rewind_reset(run):
 )
 def test_what_is_refused_changes_nothing(run, change, says):
     session = Session(run, seconds=0.2)
-    fan, before = session.run(), session.setup
+    session.run()
+    last, before = session.last, session.setup
     with pytest.raises(ValueError, match=says):
         session.change(**change)
-    assert session.setup == before and session.fan is fan
+    assert session.setup == before and session.last is last
 
 
 def test_a_living_worm_obeys_within_a_frame(run):
@@ -179,7 +184,8 @@ def test_code_repeats_a_run_in_another_process(kind, run, posterior, tmp_path):
     session.run()
     session.branch(0.1)
     session.clamp(["PLML"], "current", 5.0)
-    fan = session.run()
+    session.run()
+    fan = session.fan
     code = session.code(tmp_path)
     assert code == session.code(tmp_path)  # the source is saved once
     end = f"\nvpc.store.save_dataset(fan, {str(tmp_path / 'fan.zarr')!r})"
