@@ -65,8 +65,8 @@ class WormCanvas(anywidget.AnyWidget):
         if run is not None:
             self.load(run)
 
-    def load(self, run: xr.Dataset) -> None:
-        """Show a run from its beginning."""
+    def load(self, run: xr.Dataset, frame: int = 0) -> None:
+        """Show a run, from its beginning or from another frame."""
         one_worm(run, "body")
         ok = run["ok"].values if "ok" in run else np.ones(run.sizes["time"], bool)
         if ok.sum() < 2:
@@ -85,7 +85,7 @@ class WormCanvas(anywidget.AnyWidget):
             self.voltage = voltage
             self.objects = run["objects"].values.astype(np.float32).tobytes() if "objects" in run else b""
             self.fps = 1 / (every * step)
-            self.frame = 0
+            self.frame = min(frame, (run.sizes["time"] - 1) // every)
 
     def push(self, body: np.ndarray, muscle: np.ndarray | None = None) -> None:
         """Show one frame of a living worm: body (rod, coord) in mm and rad, muscle (side, segment) from 0 to 1."""

@@ -2,10 +2,13 @@
 
 import asyncio
 import html
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +34,10 @@ __all__ = ["ClampRig"]
 MOST = 6  # neurons whose curves are drawn
 LIVE_SECONDS = 5.0  # that the curves of a living worm show
 PICTURES_PER_SCOPE = 2  # frames of a living worm for one of its curves
-LIMITS = {"voltage": (-100.0, 40.0), "current": (-20.0, 20.0)}  # of the level's slider, mV and pA
+LIMITS = {"voltage": (-100.0, 60.0), "current": (-20.0, 20.0)}  # of the level's slider, mV and pA
 UNITS = {"voltage": "mV", "current": "pA"}
 PARAMETERS = {"w_m": (20.0, 0.1), "w_s": (20.0, 0.1), "medium": (1.0, 0.01)}  # highest value and step of their sliders
-STYLE = """<style>
-.vpc-bad input, .vpc-bad textarea { outline: 2px solid #c0392b; }
-.vpc-rig .widget-label { font-size: 12px }
-.vpc-note { color: #c0392b; line-height: 1.3; min-height: 18px }
-.vpc-title { font: 600 13px system-ui, sans-serif; margin: 6px 0 0 }
-.vpc-trust td { padding: 0 10px 0 0; font-size: 12px; line-height: 1.5; vertical-align: top }
-</style>"""
+STYLE = f"<style>{(files(__package__) / 'rig.css').read_text()}</style>"
 
 
 class ClampRig(w.VBox):
@@ -69,7 +66,7 @@ class ClampRig(w.VBox):
         self.truth = truth
         self.canvas, self.scope, self.curve = WormCanvas(aspect=0.36), Scope(), Scope()
         self._controls()
-        self._busy, self._said = False, ""
+        self._lock, self._busy, self._said = threading.RLock(), False, ""  # JupyterLab runs callbacks beside a running cell
         self._task: asyncio.Task | None = None
         super().__init__([self._laid_out()])
         self.add_class("vpc-rig")
@@ -96,7 +93,7 @@ class ClampRig(w.VBox):
         self.watch = text("watch")
         self.mode = w.ToggleButtons(options=list(MODES), style={"button_width": "72px"})
         self.form = w.Dropdown(options=list(FORMS), description="form", **common)
-        self.level = slider("level (mV)", 40.0, 0.5, -100.0, -40.0)
+        self.level = slider("level (mV)", 60.0, 0.5, -100.0, -40.0)
         self.settings, self.start = text("settings"), text("start (s)", "0")
         self.stop, self.holding = text("stop (s)", hint="end of the run"), text("holding", hint="free")
         self.protocol = text("protocol", "[]", kind=w.Textarea, rows=4)
@@ -151,7 +148,7 @@ class ClampRig(w.VBox):
         self.watch.observe(lambda _: self.do(self.watch, self._watch), "value")
         self.mode.observe(lambda _: self._set_mode(), "value")
         self.form.observe(lambda _: self._set_form(), "value")
-        self._slide(self.level, lambda _: self._clamp(), lambda: session.mode(self.chosen[0])[1] if self.chosen else None)
+        self._slide(self.level, lambda _: self._clamp(), self._level)
         for name, slider in self.parameters.items():
             self._slide(slider, partial(self._tune, name), partial(session.tuned, name))
         self._slide(self.at, lambda value: session.change(at=value), lambda: session.setup.at)
@@ -180,6 +177,11 @@ class ClampRig(w.VBox):
         self.nwb_button.on_click(lambda b: self.do(b, lambda: self._export(write_nwb, "rig.nwb")))
         self.live.observe(lambda _: self._live(), "value")
 
+    def _level(self) -> Any:
+        """What the first neuron chosen is commanded; the slider's own value if nothing."""
+        mode, command = self.session.mode(self.chosen[0]) if self.chosen else ("free", None)
+        return command if mode in LIMITS else self.level.value
+
     def _slide(self, slider: w.FloatSlider, act: Callable[[float], None], known: Callable[[], Any]) -> None:
         """Let a slider act when it is moved; a browser that only rounds what it was told has not moved it."""
 
@@ -192,8 +194,10 @@ class ClampRig(w.VBox):
 
     def do(self, control: w.Widget, act: Callable[[], Any], run: bool = False, refresh: bool = True) -> bool:
         """Do what a control asks for, and then run; nonsense marks the control and is told, and leaves everything as it was."""
-        if self._busy:
-            return False
+        with self._lock:
+            return not self._busy and self._done(control, act, run, refresh)
+
+    def _done(self, control: w.Widget, act: Callable[[], Any], run: bool, refresh: bool) -> bool:
         self._busy = True
         try:
             act()
@@ -213,6 +217,16 @@ class ClampRig(w.VBox):
             return True
         finally:
             self._busy = False
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Set controls without doing what they ask for."""
+        with self._lock:
+            busy, self._busy = self._busy, True
+            try:
+                yield
+            finally:
+                self._busy = busy
 
     @property
     def chosen(self) -> list[str]:
@@ -241,23 +255,22 @@ class ClampRig(w.VBox):
 
     def _follow(self) -> None:
         """Let mode and level be those of the first neuron chosen."""
-        busy, self._busy = self._busy, True
-        if self.chosen:
-            self.mode.value, command = self.session.mode(self.chosen[0])
-            if isinstance(command, float):
-                self._set_level(self.mode.value, command)
-        self._busy = busy
+        with self._quietly():
+            if self.chosen:
+                self.mode.value, command = self.session.mode(self.chosen[0])
+                if isinstance(command, float):
+                    self._set_level(self.mode.value, command)
 
     def _choose(self) -> None:
         self._follow()
         self._show()
 
     def _set_mode(self) -> None:
-        if not self._busy:
-            self._busy = True  # the level changes too, which must not run anything
-            self._set_level(self.mode.value, -40.0 if self.mode.value == "voltage" else 5.0)
-            self._busy = False
-            self.do(self.mode, self._clamp, run=True)
+        with self._lock:
+            if not self._busy:
+                with self._quietly():
+                    self._set_level(self.mode.value, -40.0 if self.mode.value == "voltage" else 5.0)
+                self.do(self.mode, self._clamp, run=True)
 
     def _set_level(self, mode: str, value: float) -> None:
         """Let the slider have the limits and the unit of a mode."""
@@ -269,9 +282,8 @@ class ClampRig(w.VBox):
                 self.level.min, self.level.max, self.level.description = low, high, f"level ({UNITS[mode]})"
 
     def _set_form(self) -> None:
-        self._busy = True
-        self.settings.value = FORMS[self.form.value][1]
-        self._busy = False
+        with self._quietly():
+            self.settings.value = FORMS[self.form.value][1]
         self.do(self.form, self._clamp, run=True)
 
     def _clamp(self) -> None:
@@ -306,23 +318,22 @@ class ClampRig(w.VBox):
 
     def _refresh(self) -> None:
         """Let the controls say what the session is, and draw its last run."""
-        session, busy = self.session, self._busy
-        self._busy = True
+        session = self.session
         times = session.given.times
-        with self.at.hold_sync():
-            self.at.min, self.at.max = min(self.at.min, times[0]), max(self.at.max, times[-1])
-            self.at.value = session.setup.at
-            self.at.min, self.at.max = times[0], times[-1]
-        self.at.disabled = len(times) < 2
-        self.seconds.value, self.particles.value = f"{session.setup.seconds:g}", str(session.setup.particles)
-        self.seed.value, self.protocol.value = str(session.setup.seed), dumps(session.setup.protocol)
-        for name, slider in self.parameters.items():
-            slider.value = session.tuned(name)
-        self.rewind_button.disabled = session.depth == 0
-        self._busy = busy
+        with self._quietly():
+            with self.at.hold_sync():
+                self.at.min, self.at.max = min(self.at.min, times[0]), max(self.at.max, times[-1])
+                self.at.value = session.setup.at
+                self.at.min, self.at.max = times[0], times[-1]
+            self.at.disabled = len(times) < 2
+            self.seconds.value, self.particles.value = f"{session.setup.seconds:g}", str(session.setup.particles)
+            self.seed.value, self.protocol.value = str(session.setup.seed), dumps(session.setup.protocol)
+            for name, slider in self.parameters.items():
+                slider.value = session.tuned(name)
+            self.rewind_button.disabled = session.depth == 0
         self._follow()
         if session.last is not None and not self.live.value:
-            self.canvas.load(session.last.experiment.isel(sample=int(session.last.living.argmax())))
+            self.canvas.load(session.last.experiment.isel(sample=int(session.last.living.argmax())), self.canvas.frame)
             self._show()
         rows = "".join(f"<tr><td>{html.escape(k)}</td><td>{html.escape(v)}</td></tr>" for k, v in session.trust().items())
         self.trust.value = f'<table class="vpc-trust">{rows}</table>'
