@@ -134,9 +134,8 @@ class ClampRig(w.VBox):
             [w.VBox([title("trust"), self.trust], layout=w.Layout(flex="1 1 0")),
              w.VBox([w.HBox([self.iv_button, self.iv_text]), self.curve], layout=w.Layout(flex="1 1 0"))]
         )  # fmt: skip
-        right = w.VBox(
-            [bar, self.note, self.canvas, self.scope, below, self.code], layout=w.Layout(flex="1 1 0", min_width="480px")
-        )
+        right = w.VBox([bar, self.note, self.canvas, self.scope, below, self.code])
+        right.layout = w.Layout(flex="1 1 0", min_width="480px", padding="0 8px 0 0")
         return w.VBox([w.HTML(STYLE), w.HBox([left, right])])
 
     def _connect(self) -> None:
