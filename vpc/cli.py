@@ -203,7 +203,7 @@ def _rows(curve: Any) -> dict[str, list[float]]:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from . import bench, filter_bench
+    from . import bench, filter_bench, screen_bench
 
     parts: dict[str, tuple[Any, Any]] = {
         "body": (bench.body, bench.body_table),
@@ -212,6 +212,7 @@ def _bench(options: argparse.Namespace) -> int:
         "impute": (bench.impute, bench.impute_table),
         "filters": (filter_bench.filters, filter_bench.filters_table),
         "evidence": (filter_bench.evidence, filter_bench.evidence_table),
+        "screen": (screen_bench.screen, screen_bench.screen_table),
     }
     measure, table = parts[options.what]
     result = measure(progress=not options.json)
@@ -301,9 +302,10 @@ def parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
     bench.add_argument(
         "what",
-        choices=["body", "worm", "smc", "impute", "filters", "evidence"],
+        choices=["body", "worm", "smc", "impute", "filters", "evidence", "screen"],
         help="body: the mechanics; worm: the closed loop with its nerves; smc: particle filters beside `particles`; "
-        "impute: whole sweeps; filters: all methods for the same money (15 min); evidence: how they rank parameters (15 min)",
+        "impute: whole sweeps; filters: all methods for the same money (15 min); evidence: how they rank parameters (15 min); "
+        "screen: a screen over all neurons (4 min)",
     )
     bench.set_defaults(run_command=_bench)
 

@@ -352,9 +352,9 @@ class ClampRig(w.VBox):
 
     def _true(self, names: list[str]) -> xr.DataArray:
         """What truly happened around the branch."""
-        assert self.truth is not None
-        at = self.session.setup.at
-        true = self.truth["voltage"].sel(neuron=names, time=slice(at - PAST, at + self.session.setup.seconds))
+        assert self.truth is not None and self.session.last is not None
+        at, seconds = self.session.last.setup.at, self.session.last.setup.seconds
+        true = self.truth["voltage"].sel(neuron=names, time=slice(at - PAST, at + seconds))
         return true.assign_coords(time=true["time"] - at)
 
     def _live(self) -> None:

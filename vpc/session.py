@@ -65,8 +65,8 @@ class View(NamedTuple):
 class Run:
     """The worms of an experiment, and the same without it."""
 
-    def __init__(self, experiment: xr.Dataset, control: xr.Dataset):
-        self.experiment, self.control = experiment, control
+    def __init__(self, setup: Setup, experiment: xr.Dataset, control: xr.Dataset):
+        self.setup, self.experiment, self.control = setup, experiment, control
         self.living = experiment["ok"].isel(time=-1).values & control["ok"].isel(time=-1).values  # to the end, in both
 
     @cached_property
@@ -91,7 +91,7 @@ class Session:
         self.given: Preparation = prepare(self.source)
         self.setup = Setup(float(self.given.times[-1]), particles=min(100, self.given.most or 1))
         self.last: Run | None = None  # the last one that went well
-        self._before: list[tuple[Source, Setup, Run | None]] = []
+        self._before: list[tuple[Source, Run]] = []  # sources, and the runs that were branched from
         self._control: tuple[Setup, xr.Dataset] | None = None  # of the source, with a setup without protocol
         self._live: xr.Dataset | None = None
         self._lived = 0  # steps
@@ -193,7 +193,7 @@ class Session:
         alike = replace(s, protocol=())
         if self._control is None or self._control[0] != alike:
             self._control = alike, live(())
-        run = Run(live(s.protocol), self._control[1])
+        run = Run(s, live(s.protocol), self._control[1])
         if not run.living.any():
             causes = ", ".join(filter(None, np.unique(run.experiment["failure"].values)))
             raise ValueError(f"all worms fail within {s.seconds:g} s: {causes}; do less to them, or stop earlier")
@@ -211,30 +211,27 @@ class Session:
 
     def branch(self, at: float) -> None:
         """Go on from a moment of the last run, whose worms are the source from now on; `rewind` comes back."""
-        new = self._run().experiment
-        given = prepare(new)
-        before = (self.source, self.setup, self.last)
-        self.source, self.given = new, given
+        run, before = self._run(), (self.source, self.given)
+        self.source, self.given = run.experiment, prepare(run.experiment)
         try:
             self.change(at=at)
         except ValueError:
-            self.source, self.given = before[0], prepare(before[0])
+            self.source, self.given = before
             raise
-        self._before.append(before)
+        self._before.append((before[0], run))
         self._control = None
 
     def step(self) -> None:
         """Go on from the end of the last run for as long again."""
-        self.branch(self.setup.seconds)
+        self.branch(self._run().setup.seconds)
         self.run()
 
     def rewind(self) -> None:
         """Come back to before the last branch."""
         if not self._before:
             raise ValueError("there is nothing to rewind: this is the first source")
-        self.source, self.setup, self.last = self._before.pop()
-        self._control = None
-        self.given = prepare(self.source)
+        self.source, self.last = self._before.pop()
+        self.given, self.setup, self._control = prepare(self.source), self.last.setup, None
 
     def reset(self) -> None:
         """Come back to the first source, and do nothing to it."""
@@ -251,7 +248,7 @@ class Session:
             start = start.isel(sample=0) if start is not None and "sample" in start.dims else start
             self._live, self._lived = start, 0
         total = round(self.setup.seconds / STEP)
-        first = self._lived % (total - total % FRAME)
+        first = self._lived % max(total - total % FRAME, FRAME)
         actions = excerpt(self.setup.protocol, total, first, first + FRAME)
         run = self.given.worm.simulate(
             FRAME * STEP, self.setup.seed, 1, actions, self.given.noise, self._live, every=STEP, progress=False
@@ -281,9 +278,8 @@ class Session:
         control = np.quantile(without[:, :, where], 0.5, axis=0).T
         command = np.full((len(names), len(time)), np.nan)
         current = np.full((len(names), len(levels), len(time)), np.nan)
-        stride = round(EVERY / STEP)
-        total = round(self.setup.seconds / STEP)
-        given = inputs(self.setup.protocol, total)
+        stride, total = round(EVERY / STEP), round(run.setup.seconds / STEP)
+        given = inputs(run.setup.protocol, total)
         steps = np.minimum(np.arange(len(time)) * stride, total - 1)
         for i, k in enumerate(where):
             for which, commands in ((given.injected, given.current), (given.clamped, given.command)):
@@ -299,19 +295,19 @@ class Session:
         usual = without.mean(axis=(0, 1))
         change = (voltage.mean(axis=0) - usual).T
         light = np.quantile(run.experiment["fluorescence"].values[living][:, :, where], 0.5, axis=0).T
-        past, known, before, seen_time, seen = self._recorded(names)
+        past, known, before, seen_time, seen = self._recorded(names, run.setup)
         return View(
             time, bands, control, command, current, change, past, known, before - usual[:, None], seen_time, seen, light
         )
 
-    def _recorded(self, names: list[str]) -> tuple[np.ndarray, ...]:
+    def _recorded(self, names: list[str], setup: Setup) -> tuple[np.ndarray, ...]:
         """What the posterior and the recording say around the branch."""
         if not isinstance(self.source, Posterior):
             return np.empty(0), np.empty((len(names), 5, 0)), np.empty((N, 0)), np.empty(0), np.empty((len(names), 0))
-        at, data = self.setup.at, self.source.dataset
+        at, data = setup.at, self.source.dataset
         past = data.sel(time=slice(at - PAST - STEP / 2, at + STEP / 2))
         known = past["voltage"].sel(stat=["q05", "q25", "q50", "q75", "q95"], neuron=names).transpose("neuron", "stat", "time")
-        around = data["fluorescence"].sel(time=slice(at - PAST - STEP / 2, at + self.setup.seconds + STEP / 2))
+        around = data["fluorescence"].sel(time=slice(at - PAST - STEP / 2, at + setup.seconds + STEP / 2))
         seen = around.reindex(observed=names).values.T
         mean = past["voltage"].sel(stat="mean").values.T
         return past["time"].values - at, known.values, mean, around["time"].values - at, seen
@@ -321,7 +317,7 @@ class Session:
         out: dict[str, str] = {"source": self.given.label}
         first = self._before[0][0] if self._before else self.source
         if isinstance(first, Posterior):
-            at = self._before[0][1].at if self._before else self.setup.at
+            at = self._before[0][1].setup.at if self._before else self.setup.at
             frame = first.dataset.sel(time=at, method="nearest")
             known = "" if first.evidence_is_unbiased else ", approximate"
             out["effective sample size"] = f"{float(frame['ess']):.0f} of {first.dataset.attrs['particles']} at {at:g} s"
@@ -341,9 +337,8 @@ class Session:
 
         A run or a posterior that it begins with is saved into the folder, under a name made of what it holds.
         """
-        self._run()
         first = self._before[0][0] if self._before else self.source
-        setups = [setup for _, setup, _ in self._before] + [self.setup]
+        setups = [run.setup for _, run in self._before] + [self._run().setup]
         lines = ["import vpc", "", f"source = {code_of_source(first, Path(folder))}"]
         for k, s in enumerate(setups):
             source = 'fan.sel(arm="experiment")' if k else "source"

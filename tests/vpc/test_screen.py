@@ -1,5 +1,7 @@
 """The screen: what it measures, against other ways to the same numbers, and that its ranking is not chance."""
 
+import json
+
 import numba
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ from scipy import stats
 
 import vpc
 from vpc import screen as screening
+from vpc import screen_bench
 from vpc.branching import branch, difference
 from vpc.connectome import NEURONS
 from vpc.experiments import experiment
@@ -199,3 +202,9 @@ def test_of_a_posterior_and_saved(tmp_path):
 def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message):
         screen(**{"source": WORM, "neurons": ["DB1"], "progress": False} | change)
+
+
+def test_the_bench_measures_and_explains():
+    result = json.loads(json.dumps(screen_bench.screen(progress=False, neurons=["DB"], particles=4)))
+    assert result["neurons"] == 7 and all(row["rank_correlation"] > 0 for row in result["rows"])
+    assert "core-s" in screen_bench.screen_table(result)

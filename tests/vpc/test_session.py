@@ -195,6 +195,25 @@ def test_code_repeats_a_run_in_another_process(kind, run, posterior, tmp_path):
         np.testing.assert_array_equal(again[name].values, fan[name].values)
 
 
+def test_code_and_curves_are_of_the_last_good_run(run, tmp_path):
+    """Whatever has been set since, or has failed."""
+    session = Session(run, seconds=0.2)
+    session.run()
+    code, view = session.code(tmp_path), session.view(["DB3"])
+    for name in ("DB3", "DB4", "VB4"):
+        session.clamp([name], "current", 1000.0)
+    with pytest.raises(ValueError, match="all worms fail within 0.2 s: a voltage beyond 250 mV"):
+        session.run()
+    assert session.code(tmp_path) == code
+    for one, other in zip(session.view(["DB3"]), view, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_life_with_a_very_short_protocol(run):
+    session = Session(run, seconds=0.02, protocol=[vpc.VoltageClamp("AVAL", -60)])
+    assert (session.live()["voltage"].sel(neuron="AVAL").values[:2] == -60).all()
+
+
 def test_neurons_are_found():
     assert select("AVA") == ["AVAL", "AVAR"] and select("ava") == ["AVAL", "AVAR"]
     assert set(select("DB, VB")) == set(select(", ".join(PRESETS["B-type"]))) and len(select("DB, VB")) == 18
