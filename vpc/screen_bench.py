@@ -43,8 +43,8 @@ def screen_table(result: dict[str, Any]) -> str:
     """The result of `screen` for reading."""
     lines = [f"A screen of {result['neurons']} neurons, {result['particles']} worms x 2 s each, on one thread:"]
     lines += [
-        f"  {row['kind']:12}{row['core_seconds']:6.1f} core-s   rank correlation of the strongest {STRONGEST} with another seed "
-        f"{row['rank_correlation']:.3f}"
+        f"  {row['kind']:12}{row['core_seconds']:6.1f} core-s   "
+        f"rank correlation of the strongest {STRONGEST} with another seed {row['rank_correlation']:.3f}"
         for row in result["rows"]
     ]
     return "\n".join([*lines, f"  all{sum(row['core_seconds'] for row in result['rows']):15.1f} core-s"])
