@@ -1,9 +1,12 @@
 """The guided and the ensemble filter: against Kalman, against plain formulas, and on the worm."""
 
+from functools import partial
+
 import numba
 import numpy as np
 import pytest
 import xarray as xr
+from parallel import each
 
 import vpc
 from vpc import ensemble, filter_bench, matrices
@@ -164,15 +167,19 @@ def test_given_noise_is_used_and_what_a_worm_shows_is_foretold():
         np.testing.assert_allclose(change, jacobian[:, neuron, 1, step], rtol=tolerance)  # what others give back is left out
 
 
+def _evidence(method, model, rec, n, seed):
+    return build(method, model, rec.values, rec.steps, n, seed).run().log_evidence
+
+
 def test_guided_worms_have_the_evidence_of_blind_ones():
     """Few neurons for half a second: mean Z of 100 guided sweeps and of 40 large bootstrap ones agree to 3 standard errors."""
     _, rec, model = model_of(FromPrior, 0.5, ["AVAL", "RIML", "VB1", "SMDVL"], factor=0.5)
-    guided = np.array([build("guided", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(100)])
-    blind = np.array([build("bootstrap", model, rec.values, rec.steps, 512, seed).run().log_evidence for seed in range(40)])
+    guided = np.array(each(partial(_evidence, "guided", model, rec, 64), range(100)))
+    blind = np.array(each(partial(_evidence, "bootstrap", model, rec, 512), range(40)))
     ratio, other = np.exp(guided - blind.mean()), np.exp(blind - blind.mean())
     se = np.hypot(ratio.std() / np.sqrt(len(ratio)), other.std() / np.sqrt(len(other)))
     assert abs(ratio.mean() - other.mean()) < 3 * se
-    small = np.array([build("bootstrap", model, rec.values, rec.steps, 64, seed).run().log_evidence for seed in range(60)])
+    small = np.array(each(partial(_evidence, "bootstrap", model, rec, 64), range(60)))
     assert guided.std() < 0.8 * small.std()
 
 
@@ -236,22 +243,22 @@ def test_members_that_fail_are_replaced():
 def test_evidence_that_can_be_learned_from():
     """sd of log Z over seeds at the truth: at most 3 nats for 200 members, and 6 for 1000 guided particles."""
     _, rec, model = model_of(FromPrior)
-    sd = {
-        method: np.std([build(method, model, rec.values, rec.steps, n, seed).run().log_evidence for seed in range(6)], ddof=1)
-        for method, n in (("ensemble", 200), ("guided", 1000))
-    }
-    assert sd["ensemble"] < 3 and sd["guided"] < 6
+    for method, n, most in (("ensemble", 200, 3), ("guided", 1000, 6)):
+        sweep = partial(_evidence, method, model, rec, n)
+        assert np.std(each(sweep, range(6)), ddof=1) < most
 
 
 def test_what_is_imputed_from_a_noisy_worm():
     """Ten truths at factor 0.3, smoothed: mean r of unobserved motor neurons and body, and coverage; beside a blind worm's."""
-    rows = []
-    for seed in range(10):
+
+    def medians(seed):
         run, rec = experiment("noise", WORM, seed, factor=0.3)
         post = vpc.impute(WORM, rec, factor=0.3, progress=False)
         assert post.dataset.attrs["method"] == "ensemble" and not post.evidence_is_unbiased
         found = vpc.diagnose.medians(post.score(run, "smoothed"))
-        rows.append([[one["r_unobserved_motor"], one["r_body"], one["coverage90"]] for one in found.values()])
+        return [[one["r_unobserved_motor"], one["r_body"], one["coverage90"]] for one in found.values()]
+
+    rows = each(medians, range(10))
     (motor, body, coverage), (blind, blind_body, _) = np.mean(rows, axis=0)
     assert motor >= 0.94 and body >= 0.95 and 0.85 <= coverage <= 0.95
     assert motor > blind + 0.1 and body > blind_body + 0.1

@@ -1,9 +1,13 @@
 """The virtual patch clamp: whole sweeps, what they find, and what they say when they fail."""
 
+import itertools
+
 import numba
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
+from parallel import each
 from scipy import stats
 
 import vpc
@@ -297,15 +301,16 @@ def test_experiments(name):
 @pytest.mark.parametrize("method", ["bootstrap", "ensemble"])
 def test_noise_free_truths_are_found(method):
     """5 truths x 3 seeds, at the paper's size and by default: unobserved motor neurons and body, beside a blind worm."""
-    for seed in range(5):
-        run, rec = truth(seed)
-        for again in range(3):
-            score = vpc.impute(WORM, rec, method, seed=again, progress=False).score(run)
-            table = diagnose.table(score)
-            motor, body = table.loc[("unobserved motor", "posterior")], table.loc[("body", "posterior")]
-            assert motor["r"] >= 0.97 and motor["nrmse"] <= 0.08 and body["r"] >= 0.97
-            blind = table.loc[("unobserved motor", "unconditioned")]
-            assert motor["nrmse"] < 0.8 * blind["nrmse"] and motor["r"] > blind["r"]
+
+    def found(seeds: tuple[int, int]) -> pd.DataFrame:
+        run, rec = truth(seeds[0])
+        return diagnose.table(vpc.impute(WORM, rec, method, seed=seeds[1], progress=False).score(run))
+
+    for table in each(found, itertools.product(range(5), range(3))):
+        motor, body = table.loc[("unobserved motor", "posterior")], table.loc[("body", "posterior")]
+        assert motor["r"] >= 0.97 and motor["nrmse"] <= 0.08 and body["r"] >= 0.97
+        blind = table.loc[("unobserved motor", "unconditioned")]
+        assert motor["nrmse"] < 0.8 * blind["nrmse"] and motor["r"] > blind["r"]
 
 
 @pytest.mark.slow
@@ -315,17 +320,20 @@ def test_bands_are_calibrated():
     And the truth's rank among the weighted particles of the last frame is uniform, for a neuron of each group: Kolmogorov &
     Smirnov's p above 0.01.
     """
-    prior, covered, ranks = learned_prior(WORM), [], []
-    for seed in range(20):
+    prior = learned_prior(WORM)
+
+    def sweep(seed: int) -> tuple[np.ndarray, np.ndarray]:
         run, rec = experiment("noise", WORM, seed, seconds=2.0)
         model = FromPrior(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, FACTOR * prior.noise)
         collect = {"bands": lambda weights, x: describe(weights, x, np.arange(302), (0.05, 0.95))[2:]}
         filter = build("guided", model, rec.values, rec.steps, 3000, seed, collect).run()
         voltage = run["voltage"].values[::5]
         bands = np.array(filter.collected["bands"])
-        covered.append(((voltage >= bands[:, 0]) & (voltage <= bands[:, 1])).mean(axis=0))
         below = filter.x[:, index(["AVAL", "DB5", "RIAL"])] < voltage[-1, index(["AVAL", "DB5", "RIAL"])]
-        ranks.append((filter.weights[:, None] * below).sum(axis=0))
+        inside = (voltage >= bands[:, 0]) & (voltage <= bands[:, 1])
+        return inside.mean(axis=0), (filter.weights[:, None] * below).sum(axis=0)
+
+    covered, ranks = zip(*each(sweep, range(20)), strict=True)
     observed = np.isin(list(NEURONS), vpc.KATO_NEURONS)
     motor = np.array([neuron.type == "motor" for neuron in NEURONS.values()])
     for group in (observed, motor & ~observed, ~motor & ~observed):
