@@ -202,17 +202,16 @@ class ClampRig(w.VBox):
             act()
             if run and not self.live.value:
                 self.session.run()
+            control.remove_class("vpc-bad")
             if refresh:
                 self.note.value, self._said = self._said, ""
                 self._refresh()
+            return True
         except Exception as error:  # nobody at a rig wants a traceback
             known = isinstance(error, ValueError | OSError | ImportError)
             self.note.value = html.escape(str(error) if known else f"this should not happen: {type(error).__name__}: {error}")
             control.add_class("vpc-bad")
             return False
-        else:
-            control.remove_class("vpc-bad")
-            return True
         finally:
             self._busy = False
 
