@@ -58,7 +58,7 @@ def iv(family: xr.Dataset, window: tuple[float, float]) -> xr.Dataset:
     column = {"clamp": neuron} if kind == "voltage" else {"neuron": neuron}
     name, unit = ("current", "pA") if kind == "voltage" else ("voltage", "mV")
     values = seen[name].sel(column, drop=True)
-    curve = bands(xr.Dataset({name: values.mean("time", skipna=False).reset_coords(drop=True).assign_attrs(units=unit)}))
+    curve = bands(xr.Dataset({name: values.mean("time", skipna=False).assign_attrs(units=unit)}))
     mean, levels = curve[name].sel(stat="mean").values, curve["level"].values
     if np.isnan(mean).any():
         raise ValueError(f"window must lie within the time of the clamp, and some worm must live until it ends, got {window}")
@@ -92,7 +92,7 @@ def fi(
     above = seen > (seen["equilibrium"] if threshold is None else threshold)
     rises = (above & ~above.shift(time=1, fill_value=True)).sum("time")
     rate = (rises / (steps * STEP)).where(seen.notnull().all("time"))
-    return bands(xr.Dataset({"rate": rate.reset_coords(drop=True).assign_attrs(units="Hz")}))
+    return bands(xr.Dataset({"rate": rate.assign_attrs(units="Hz")}))
 
 
 def _window(family: xr.Dataset, window: tuple[float, float]) -> xr.Dataset:

@@ -35,7 +35,7 @@ def write_csv(run: xr.Dataset, path: str | Path, neurons: Iterable[str]) -> Path
     series += [(f"{name} pA", run["current"].sel(clamp=name, drop=True)) for name in clamps]
     for head, values in series:
         if "sample" in values.dims:
-            shown = bands(xr.Dataset({"it": values.reset_coords(drop=True)}))["it"]
+            shown = bands(xr.Dataset({"it": values}))["it"]
             columns |= {f"{head} {stat}": shown.sel(stat=stat).values for stat in SHOWN}
         else:
             columns[head] = values.values

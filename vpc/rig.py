@@ -360,8 +360,7 @@ class ClampRig(w.VBox):
             if self._task is not None:
                 self._task.cancel()
             self._task = None
-            self.session.end_live()
-            self._refresh()
+            self.do(self.live, self.session.end_live)
             return
         self._lived: deque[xr.Dataset] = deque(maxlen=round(LIVE_SECONDS / (FRAME * 0.01)))
         self._count = 0

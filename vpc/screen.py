@@ -9,8 +9,6 @@ import xarray as xr
 from scipy import special
 from tqdm.auto import tqdm
 
-from wormsim import check
-
 from .branching import Preparation, Source, branch, prepare
 from .connectome import NEURONS, find, index, nearest
 from .protocol import Ablate, Action, CurrentClamp, VoltageClamp
@@ -79,7 +77,6 @@ def screen(
         raise ValueError(f"effect must be {', '.join(EFFECTS)} or a neuron, got {effect!r}; did you mean {guess!r}?")
     unit, record = (EFFECTS[effect], ["body"]) if effect in EFFECTS else ("mV", ["voltage"])
     chosen, names = _kinds(kinds), _names(neurons)
-    seconds = check.number("seconds", seconds, f"a multiple of {EVERY} s", lambda s: _whole(s / EVERY))
     given = prepare(source)
     equilibrium = given.worm.equilibrium.values[index(names)].tolist()
 
@@ -175,7 +172,3 @@ def _names(neurons: Iterable[str] | None) -> list[str]:
     if not words:
         raise ValueError("neurons must name at least one neuron, class, type or transmitter, got none")
     return list(dict.fromkeys(name for word in words for name in find(word)))
-
-
-def _whole(number: float) -> bool:
-    return round(number) >= 1 and abs(number - round(number)) < 1e-6

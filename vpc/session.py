@@ -255,6 +255,8 @@ class Session:
         )
         self._lived += FRAME
         self._live = run.isel(time=-1) if bool(run["ok"][-1]) else None
+        if self._live is None:
+            raise ValueError(f"the worm has failed, and begins anew: {run['failure'].item()}; do less to it")
         return run
 
     def end_live(self) -> None:

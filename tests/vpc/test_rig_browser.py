@@ -70,10 +70,14 @@ def field(page, name):
 
 
 def test_opening_it_does_nothing(page):
-    """A slider whose arithmetic is not exact would send another value back when it is drawn, and run the rig anew."""
-    if "/lab/" in page.url:
-        pytest.skip("the notebook's later cells have used the rig")
+    """A slider whose arithmetic is not exact would send another value back when it is drawn, and run the rig anew.
+
+    In the notebook it would come after the cell that sets -60 mV, and undo it.
+    """
     page.wait_for_timeout(1000)
+    if "/lab/" in page.url:
+        assert "60.0" in field(page, "level (mV)").inner_text()
+        return
     assert field(page, "protocol").locator("textarea").input_value() == "[]"
     assert page.locator("canvas.vpc-scope").first.get_attribute("data-version") == "1"
 
@@ -131,7 +135,7 @@ def test_the_worm_plays_and_lives(page):
     end = page.evaluate("[performance.now(), window.pictures]")
     rate = 1000 * (end[1] - begin[1]) / (end[0] - begin[0])
     print(f"{rate:.0f} pictures a second")
-    assert rate > 20
+    assert rate >= 30
     live = page.get_by_role("button", name="live")
     with redrawn(page):
         live.click()

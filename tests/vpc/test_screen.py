@@ -193,7 +193,7 @@ def test_of_a_posterior_and_saved(tmp_path):
         ({"kinds": []}, "kinds must be any of clamp up, .* got none"),
         ({"neurons": []}, "neurons must name at least one"),
         ({"neurons": ["AVALL"]}, r"'AVALL' is no neuron.*'AVAL'\?"),
-        ({"seconds": 0.25}, "seconds must be a multiple of 0.1 s, got 0.25"),
+        ({"seconds": 0.25}, "seconds must be a multiple of every = 0.1 s, got 0.25"),
         ({"particles": 0}, "particles must be a whole number"),
         ({"at": 1.0}, "at must be a moment of the recording"),
         ({"source": "worm"}, "source must be a Worm, a run of one, or a Posterior, got str"),

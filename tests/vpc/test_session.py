@@ -209,6 +209,17 @@ def test_code_and_curves_are_of_the_last_good_run(run, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_living_worm_that_fails_is_told_and_begins_anew(run):
+    session = Session(run, at=1.0)
+    first = session.live()
+    session.clamp(["DB3"], "current", 1000.0)
+    with pytest.raises(ValueError, match="the worm has failed, and begins anew: a voltage beyond 250 mV"):
+        for _ in range(20):
+            session.live()
+    session.clamp(["DB3"], "free")
+    xr.testing.assert_identical(session.live(), first)
+
+
 def test_a_life_with_a_very_short_protocol(run):
     session = Session(run, seconds=0.02, protocol=[vpc.VoltageClamp("AVAL", -60)])
     assert (session.live()["voltage"].sel(neuron="AVAL").values[:2] == -60).all()
