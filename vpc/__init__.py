@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from . import curves, export, screen, session
+from . import cluster, curves, export, learn, screen, session
 from .branching import branch
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
 from .imputation import impute
@@ -27,9 +27,11 @@ __all__ = [
     "VoltageClamp",
     "Worm",
     "branch",
+    "cluster",
     "curves",
     "export",
     "impute",
+    "learn",
     "open_posterior",
     "screen",
     "session",

@@ -1,4 +1,4 @@
-"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc clamp`, `vpc bench`, `vpc lab`, `vpc rig`."""
+"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc clamp`, `vpc learn`, `vpc bench`, `vpc lab`, `vpc rig`."""
 
 import argparse
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
+from .learn.command import add_options
 
 
 def _json(value: Any) -> str:
@@ -202,6 +203,14 @@ def _rows(curve: Any) -> dict[str, list[float]]:
     return {stat: curve.sel(stat=stat).values.tolist() for stat in ("mean", "q05", "q95")}
 
 
+def _learn(options: argparse.Namespace) -> int:
+    from .learn import command
+
+    result = command.learn(options)
+    print(_json(result) if options.json else command.told(result))
+    return 0
+
+
 def _bench(options: argparse.Namespace) -> int:
     from . import bench, filter_bench, screen_bench
 
@@ -299,6 +308,12 @@ def parser() -> argparse.ArgumentParser:
     clamp.add_argument("--out", help="zarr folder to write what was recorded into")
     clamp.set_defaults(run_command=_clamp)
 
+    learn = commands.add_parser(
+        "learn", help="search for parameters, with data whose truth is known, and see how near it comes"
+    )
+    add_options(learn)
+    learn.set_defaults(run_command=_learn)
+
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
     bench.add_argument(
         "what",
@@ -309,7 +324,7 @@ def parser() -> argparse.ArgumentParser:
     )
     bench.set_defaults(run_command=_bench)
 
-    for command in (demo, simulate, impute, clamp, bench):
+    for command in (demo, simulate, impute, clamp, learn, bench):
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     lab = commands.add_parser("lab", help="open the notebooks in JupyterLab; options it does not know go to jupyter lab")

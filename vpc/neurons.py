@@ -72,7 +72,7 @@ def of(parameters: Mapping[str, Value], name: str) -> np.ndarray:
 
 def conductances(connectome: Connectome, parameters: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Synapses (to, from) and gap junctions in pS, and the reversal potential (from) of the synapses in mV."""
-    strength = np.where(SIGNS < 0, parameters["r_inh"], 1.0) * parameters["g_syn"]
+    strength = np.where(SIGNS < 0, parameters["r_inh"], 1.0) * of(parameters, "g_syn")
     reversal = np.where(SIGNS < 0, parameters["E_inh"], parameters["E_exc"])
     return (strength[:, None] * connectome.chemical).T, parameters["g_gap"] * connectome.gap, reversal
 

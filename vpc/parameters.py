@@ -31,7 +31,7 @@ PARAMETERS = {
     "C": Parameter(10, "pF", 0.1, 1000, "capacitance of a membrane", True),
     "g_leak": Parameter(100, "pS", 1, 1e5, "leak conductance", True),
     "E_leak": Parameter(-35, "mV", -120, 60, "leak reversal potential", True),
-    "g_syn": Parameter(10, "pS", 0, 1e4, "conductance of one fully open synapse"),
+    "g_syn": Parameter(10, "pS", 0, 1e4, "conductance of one fully open synapse that a neuron makes", True),
     "g_gap": Parameter(5, "pS", 0, 1e4, "conductance of one gap junction"),
     "E_exc": Parameter(0, "mV", -120, 120, "reversal potential of excitatory synapses"),
     "E_inh": Parameter(-45, "mV", -120, 60, "reversal potential of GABA synapses"),

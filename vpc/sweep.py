@@ -259,11 +259,16 @@ def model_of(
     candidates: int = 0,
     pose: np.ndarray | None = None,
     pose_spread: float = 0.0,
+    corpus: Worm | None = None,
 ) -> WormModel:
-    """The model that `vpc.impute` filters; its arguments mean the same there."""
+    """The model that `vpc.impute` filters; its arguments mean the same there.
+
+    Prior, noise and sigma are learned from the worm itself, or from another one, `corpus`: evidences of two worms can only be
+    compared if they have these in common.
+    """
     factor = check.number("factor", factor, "from 0 to 10", lambda x: 0 <= x <= 10)
     temperature = check.number("temperature", temperature, "a positive number", lambda x: x > 0)
-    prior = learned_prior(worm, scaling)
+    prior = learned_prior(worm if corpus is None else corpus, scaling)
     widths = prior.sigma.copy()
     if sigma is not None:
         given = check.array("sigma", sigma, () if np.ndim(sigma) == 0 else (len(recording.neurons),))

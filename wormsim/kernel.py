@@ -33,8 +33,8 @@ one_at_a_time = threading.Lock()  # hold it in parallel kernels: some of numba's
 
 @functools.cache
 def _fingerprint(folder: Path) -> str:
-    """A hash of all Python files of this package and of another, and of what else compiled code depends on."""
-    files = sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("**/*.py")})
+    """A hash of all Python files of this package and in another's folder, and of what else compiled code depends on."""
+    files = sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("*.py")})
     return hashlib.sha256(b"".join(file.read_bytes() for file in files) + str(LANES).encode()).hexdigest()
 
 

@@ -1,0 +1,90 @@
+"""`vpc learn`: searches for parameters, from several starts, on all cores."""
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+
+from ..cluster import connect
+from .experiments import AR, PAPER_FILTER, PAPER_STEPS, SEARCHES, Restart, ar_twin, worm_twin
+from .priors import flattened
+
+__all__ = ["add_options", "learn", "told"]
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `vpc learn` takes."""
+    command.add_argument(
+        "--model", choices=["ar", "worm"], default="worm", help="the autoregressive model or the worm (default)"
+    )
+    command.add_argument("--method", choices=list(SEARCHES), default="pmvo", help="how to search (default: pmvo)")
+    command.add_argument("--steps", type=int, help="of each search (default: the paper's for ar, 60 for the worm)")
+    command.add_argument("--samples", type=int, help="of pmvo, for each step (default: 20 for ar, 8 for the worm)")
+    command.add_argument("--sweeps", type=int, help="that are averaged in an evaluation (default: the paper's for ar, else 1)")
+    command.add_argument("--restarts", type=int, default=1, help="searches with seeds one after the other (default: 1)")
+    command.add_argument("--workers", type=int, help="how many restarts at a time (default: one for each core)")
+    command.add_argument("--seed", type=int, default=0, help="of the first search (default: 0)")
+    command.add_argument("--truth", type=int, default=0, help="seed of the data that are learned from (default: 0)")
+    command.add_argument("--parameters", nargs="+", default=["w_m", "w_s"], help="of the worm (default: w_m w_s)")
+    command.add_argument("--preset", default="noise", help="of the worm's data: noise (default), paper, all or start")
+    command.add_argument("--seconds", type=float, default=5.0, help="of the worm's data (default: 5)")
+    command.add_argument("--filter", help="bootstrap, guided or ensemble (default: bootstrap for ar, ensemble for the worm)")
+    command.add_argument("--particles", type=int, help="of the filter (default: 200)")
+    command.add_argument("--paper", action="store_true", help="the worm as in the paper: 500 steps, 90 bootstrap particles")
+    command.add_argument("--checkpoint", help="file, one for each restart, from which interrupted searches go on: fit.jsonl")
+    command.add_argument("--out", help="zarr folder, one for each restart, to write the whole search into: fit.zarr")
+
+
+def learn(options: argparse.Namespace) -> dict[str, Any]:
+    """Search, and judge what was found by the truth."""
+    chosen = {name: value for name in ("steps", "samples", "sweeps") if (value := getattr(options, name)) is not None}
+    if options.method != "pmvo" and options.samples is not None:
+        raise ValueError(f"--samples is for pmvo, and {options.method} has none")
+    filter: dict[str, Any] = {"method": options.filter} if options.filter else {}
+    filter |= {"particles": options.particles} if options.particles else {}
+    if options.model == "ar":
+        if options.paper:
+            raise ValueError("--paper is for the worm: with --model ar the settings are the paper's already")
+        twin, plan = ar_twin(options.truth, **filter), AR[options.method] | chosen
+    else:
+        if options.paper and options.method != "pmvo":
+            raise ValueError(f"--paper is for pmvo, not for {options.method}")
+        filter = (PAPER_FILTER if options.paper else {}) | filter
+        twin = worm_twin(options.parameters, options.preset, options.truth, options.seconds, **filter)
+        plan = (PAPER_STEPS if options.paper else {"steps": 60}) | chosen
+    seeds = range(options.seed, options.seed + options.restarts)
+    task = {"search": options.method, "plan": plan, "checkpoint": options.checkpoint, "out": options.out}
+    if options.restarts == 1:
+        found = [Restart(twin, **task, inside=None, progress=not options.json)(options.seed)]
+    else:
+        with connect("local", options.workers) as cluster:
+            found = cluster.map(Restart(twin, **task), seeds, progress=not options.json)
+    return {
+        "model": options.model,
+        "method": options.method,
+        "filter": {"method": twin.target.method, "particles": twin.target.particles},
+        "plan": json.loads(json.dumps(plan)),
+        "truth": twin.target.space.named(twin.truth),
+        "truth_score": twin.worth(twin.truth),
+        "restarts": found,
+    }
+
+
+def told(result: dict[str, Any]) -> str:
+    """The result for reading."""
+    lines = [f"{result['method']} on the {result['model']}: log p(y, theta) of what was found, less that of the truth, in nats"]
+    truth = flattened(result["truth"])
+    few = len(truth) <= 6
+    for one in result["restarts"]:
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in flattened(one["best"]).items()) if few else ""
+        lines.append(
+            f"  seed {one['seed']}: {one['gap']:9.1f}   {shown}   {one['evaluations']} sweeps, {one['core_seconds']:.0f} core-s"
+        )
+    if few:
+        lines.append("  truth:             " + ", ".join(f"{name} {value:.4g}" for name, value in truth.items()))
+    if len(result["restarts"]) > 1:
+        gaps = [one["gap"] for one in result["restarts"]]
+        low, middle, high = np.quantile(gaps, [0.25, 0.5, 0.75])
+        lines.append(f"  median {middle:.1f}, quartiles {low:.1f} and {high:.1f}")
+    return "\n".join(lines)

@@ -1,0 +1,142 @@
+"""Particle-marginal variational optimisation: climb the mean of log p(y, theta) under a Gaussian, by the evidence of sweeps.
+
+The Gaussian q = N(phi, width^2) lives in free coordinates (`vpc.learn.priors`). With samples theta_n of it and their worth
+f_n = log p(y | theta_n) + log p(theta_n), estimated by sweeps, the gradient of its mean is the mean of f_n grad log q(theta_n)
+(Williams 1992). A number subtracted from all f_n changes nothing but the variance; evidences differ by thousands of nats, so
+they are also divided by their sd, or replaced by their ranks. Adam (Kingma & Ba 2015) climbs. Rate, width, temperature of the
+evidence and width of the observations' noise can go from one value to another.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wormsim import check
+
+from ..cluster import Cluster
+from ..connectome import nearest
+from .fit import Fit
+from .search import Search, Watch, schedule
+from .targets import target_of
+
+__all__ = ["ADVANTAGES", "pmvo"]
+
+MOMENTUM, INERTIA, LEAST = 0.9, 0.999, 1e-8  # of Adam
+CHECKS, CHECK_SWEEPS = 25, 4  # how often the true objective is looked at, and by how many sweeps each time
+TRIES = 100  # to draw a sample within the bounds
+
+
+def _raw(f: np.ndarray) -> np.ndarray:
+    """Less the mean of the others, which keeps the gradient unbiased."""
+    return (f - f.mean()) * len(f) / max(1, len(f) - 1)
+
+
+def _normalised(f: np.ndarray) -> np.ndarray:
+    return (f - f.mean()) / max(f.std(), 1e-12)
+
+
+def _ranks(f: np.ndarray) -> np.ndarray:
+    return _normalised(f.argsort().argsort().astype(float))
+
+
+ADVANTAGES = {"normalised": _normalised, "rank": _ranks, "raw": _raw}
+
+
+def pmvo(
+    model: Any,
+    recording: Any = None,
+    parameters: Any = None,
+    *,
+    steps: int = 100,
+    samples: int = 8,
+    sweeps: int = 1,
+    draws: int = 9,
+    start: dict[str, Any] | None = None,
+    rate: float | tuple[float, float] = (0.1, 0.01),
+    width: float | tuple[float, float] = (0.15, 0.05),
+    temperature: float | tuple[float, float] = 1.0,
+    widen: float | tuple[float, float] = 1.0,
+    advantage: str = "normalised",
+    seed: int = 0,
+    checkpoint: str | Path | None = None,
+    cluster: Cluster | None = None,
+    progress: bool = True,
+    watch: Watch | None = None,
+    **settings: Any,
+) -> Fit:
+    """Find the parameters under which a recording is likeliest.
+
+    Parameters
+    ----------
+    model, recording, parameters
+        A worm, what was seen of it, and what to learn: names, or a mapping from names to priors of `vpc.learn.priors`, or to
+        {neurons: prior}. Or an `Autoregressive` model and `Observations`; or a `Target` alone.
+    steps, samples
+        How often Adam moves, and by how many samples of the Gaussian each time.
+    sweeps
+        How many are averaged for each sample.
+    draws, start
+        From how many draws from the prior the best is taken as the start, if none is given.
+    rate, width
+        Of Adam, and of the Gaussian, in units of the prior's sd: one number, or a first and a last.
+    temperature, widen
+        By what the log evidence is divided, and by what the noise of what is seen is multiplied, on the way; in the end both
+        should be 1.
+    advantage
+        "normalised", "rank" or "raw".
+    seed, checkpoint, cluster, progress, watch
+        As in `vpc.learn.search.Search`: a search that was interrupted goes on from its checkpoint, to the same result.
+    settings
+        Of the filter: method, particles, and others that `vpc.impute` takes.
+    """
+    target = target_of(model, recording, parameters, **settings)
+    space = target.space
+    steps, samples = check.whole("steps", steps), check.whole("samples", samples, least=2)
+    if advantage not in ADVANTAGES:
+        guess = nearest(str(advantage), ADVANTAGES)
+        raise ValueError(f"advantage must be one of {', '.join(ADVANTAGES)}, got {advantage!r}; did you mean {guess!r}?")
+    plan = {"rate": rate, "width": width, "temperature": temperature, "widen": widen}
+    rates, widths, temperatures, widenings = (schedule(name, value, steps) for name, value in plan.items())
+    own = {"search": "pmvo", "steps": steps, "samples": samples, "draws": draws, "start": start, "advantage": advantage, **plan}
+    with Search(target, own, seed, sweeps, checkpoint, cluster, progress, watch) as search:
+        theta, _ = search.begin(start, draws, widenings[0])
+        phi, mean, square = space.free(theta), np.zeros(len(space)), np.zeros(len(space))
+        low, high = space.free(space.low), space.free(space.high)
+        search.record(value=theta, objective=np.nan, score=np.nan)
+        every = max(1, steps // CHECKS)
+        for step in search.steps(steps):
+            spread = widths[step - 1]
+            u = _within(search.rng(step), phi, spread, samples, low, high)
+            points = space.value(u)
+            f = search.evaluate(points, widenings[step - 1]) / temperatures[step - 1] + space.log_prior(points)
+            worth = _finite(f)
+            gradient = (ADVANTAGES[advantage](worth)[:, None] * (u - phi)).mean(axis=0) / spread**2
+            mean = MOMENTUM * mean + (1 - MOMENTUM) * gradient
+            square = INERTIA * square + (1 - INERTIA) * gradient**2
+            climb = mean / (1 - MOMENTUM**step) / (np.sqrt(square / (1 - INERTIA**step)) + LEAST)
+            phi = np.clip(phi + rates[step - 1] * climb, low, high)
+            theta, score = space.value(phi), np.nan
+            if step % every == 0 or step == steps:
+                score = search.evaluate(theta[None], sweeps=CHECK_SWEEPS * sweeps)[0] + space.log_prior(theta)
+            search.record(value=theta, objective=worth.mean(), score=score)
+        return search.fit()
+
+
+def _within(rng: np.random.Generator, phi: np.ndarray, width: float, n: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Samples (n, parameter) around phi; what falls beyond a bound is drawn again, and at last put there."""
+    u = phi + width * rng.standard_normal((n, len(phi)))
+    for _ in range(TRIES):
+        out = (u < low) | (u > high)
+        if not out.any():
+            break
+        u = np.where(out, phi + width * rng.standard_normal(u.shape), u)
+    return np.clip(u, low, high)
+
+
+def _finite(f: np.ndarray) -> np.ndarray:
+    """Worth of samples, where one that failed is worth less than the worst by as much as that is less than the best."""
+    good = f[np.isfinite(f)]
+    if not len(good):
+        return np.zeros_like(f)
+    return np.where(np.isfinite(f), f, 2 * good.min() - good.max() - 1.0)

@@ -1,0 +1,244 @@
+"""What all searches share: evaluations that go through one map and into a journal, a start, and progress.
+
+A search is a deterministic function of its seed and of what its evaluations gave. So the journal of these is all that a
+checkpoint needs: a search that is resumed runs again from its beginning, and takes from the journal what is there. It cannot
+end otherwise than it would have, and a kill loses no more than the step under way.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import xarray as xr
+from tqdm.auto import tqdm
+
+from wormsim import check
+
+from ..cluster import Cluster, connect
+from .fit import Fit
+from .targets import Sweep, Target
+
+__all__ = ["Journal", "Search"]
+
+MARK = "checkpoint of vpc.learn"
+STREAM = 8  # of random numbers that belong to learning
+Watch = Callable[[xr.Dataset], None]
+
+
+class Journal:
+    """A file of JSON, a line for each evaluation, after one that says of what; a torn last line is as if it were not there."""
+
+    def __init__(self, path: str | Path, identity: dict[str, Any]):
+        path = Path(path)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f".{path.name}.{os.getpid()}")
+            new.write_text(json.dumps({MARK: identity}) + "\n")
+            os.replace(new, path)
+        self._check(path, identity)
+        text = path.read_text()
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            os.truncate(path, len(whole.encode()))
+        self.lines = [json.loads(line) for line in whole.splitlines()[1:]]
+        self._file = path.open("a")
+
+    @staticmethod
+    def _check(path: Path, identity: dict[str, Any]) -> None:
+        """Refuse what another program or another search wrote, and leave it as it is."""
+        try:
+            with path.open() as file:
+                known = json.loads(file.readline())[MARK]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ValueError(f"checkpoint {path} exists and is not a checkpoint of a search; choose another name") from None
+        for name in {**identity, **known}:
+            if known.get(name) != identity.get(name):
+                raise ValueError(
+                    f"checkpoint {path} is of another search: its {name} is {known.get(name)!r}, here {identity.get(name)!r}; "
+                    "it was left as it is, choose another name"
+                )
+
+    def add(self, line: list[Any]) -> None:
+        """Write one more line."""
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+class Search:
+    """The machinery of one search. `layout` names the dimensions, after the steps, of what it records.
+
+    Parameters
+    ----------
+    target
+        What is evaluated.
+    settings
+        All that the search depends on, with its name: a checkpoint of others is refused.
+    seed
+        Of all its randomness.
+    sweeps
+        How many are averaged in an evaluation.
+    checkpoint
+        A file that is written after each evaluation, and from which an interrupted search goes on.
+    cluster
+        Of `vpc.cluster.connect`; by default the cores of this machine, for worms.
+    progress
+        Show a bar with the objective and the parameters.
+    watch
+        Called with the trace after some steps, as `vpc.plot.Convergence` is.
+    """
+
+    layout: ClassVar[dict[str, tuple[str, ...]]] = {"value": ("parameter",)}
+
+    def __init__(
+        self,
+        target: Target,
+        settings: dict[str, Any],
+        seed: int = 0,
+        sweeps: int = 1,
+        checkpoint: str | Path | None = None,
+        cluster: Cluster | None = None,
+        progress: bool = True,
+        watch: Watch | None = None,
+    ):
+        self.target, self.seed = target, check.whole("seed", seed, least=0)
+        self.sweeps = check.whole("sweeps", sweeps)
+        self.settings = {**settings, "seed": self.seed, "sweeps": self.sweeps}
+        self._journal = Journal(checkpoint, {**target.identity, "settings": json.dumps(self.settings)}) if checkpoint else None
+        self._own = connect("threads" if target.heavy else "serial") if cluster is None else None
+        self._cluster = cluster or self._own or Cluster()
+        self._progress, self._watch = progress, watch
+        self.evaluations = 0  # sweeps so far
+        self._calls = 0
+        self.failures: Counter[str] = Counter()
+        self._rows: list[dict[str, Any]] = []
+        self._beginning: dict[str, Any] = {}
+        self._bar: Any = None
+        self._every = 1
+
+    def __enter__(self) -> "Search":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._journal:
+            self._journal.close()
+        if self._own:
+            self._own.close()
+
+    def rng(self, step: int) -> np.random.Generator:
+        """Random numbers of a step; 0 is the start."""
+        return np.random.default_rng([self.seed, STREAM, step])
+
+    def evaluate(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None) -> np.ndarray:
+        """log evidences (point,), each of the mean of some sweeps."""
+        return log_mean(self.each(points, widen, sweeps))
+
+    def each(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None) -> np.ndarray:
+        """log evidences (point, sweep)."""
+        count = self.sweeps if sweeps is None else sweeps
+        items = [
+            Sweep(tuple(theta.tolist()), seed, widen)
+            for k, theta in enumerate(points)
+            for seed in self.seeds(self._calls, k, count)
+        ]
+        if self._journal and self._calls < len(self._journal.lines):
+            results = self._journal.lines[self._calls]
+        else:
+            results = [list(result) for result in self._cluster.map(self.target, items, progress=False)]
+            if self._journal:
+                self._journal.add(results)
+        self._calls += 1
+        self.evaluations += len(items)
+        self.failures.update(why for _, why in results if why)
+        return np.array([value for value, _ in results], dtype=float).reshape(len(points), count)
+
+    def seeds(self, call: int, point: int, count: int) -> list[int]:
+        """Seeds of the sweeps of a point in a call of `evaluate`."""
+        state = np.random.SeedSequence([self.seed, STREAM + 1, call, point]).generate_state(count, np.uint64)
+        return [int(number >> np.uint64(1)) for number in state]
+
+    @property
+    def last_call(self) -> int:
+        """The number of the last call of `evaluate`."""
+        return self._calls - 1
+
+    def begin(self, start: dict[str, Any] | None, draws: int, widen: float = 1.0) -> tuple[np.ndarray, float]:
+        """Where to start, and its log evidence: as given, or the best of some draws from the prior."""
+        space, rng = self.target.space, self.rng(0)
+        points = space.draw(rng, check.whole("draws", draws)) if start is None else space.point(start)[None]
+        values = self.evaluate(points, widen)
+        if not (values > -np.inf).any():
+            whose = f"all {len(points)} draws from the prior" if start is None else "start"
+            counts = "; ".join(f"{number} x {why}" for why, number in self.failures.most_common())
+            raise ValueError(f"{whose} failed, sweep by sweep: {counts}. Narrow the priors, or give a start that lives")
+        objective = values + space.log_prior(points)
+        best = int(np.argmax(objective))
+        self._beginning = {"start_value": (("draw", "parameter"), points), "start_objective": ("draw", objective)}
+        return points[best], float(values[best])
+
+    def steps(self, total: int) -> Iterator[int]:
+        """Count from 1 to a total, with a bar."""
+        self._every = max(1, total // 100)
+        with tqdm(
+            range(1, total + 1), self.settings["search"], unit="step", disable=None if self._progress else True
+        ) as self._bar:
+            yield from self._bar
+
+    def record(self, **row: Any) -> None:
+        """Keep what there is to know of a step: value and objective at least; show it in the bar and to `watch`."""
+        step = len(self._rows)
+        self._rows.append({**row, "evaluations": self.evaluations})
+        if self._bar is not None and not self._bar.disable:
+            theta, objective = np.atleast_2d(row["value"])[-1], np.atleast_1d(row["objective"])[-1]
+            shown = ", ".join(f"{n} {v:.4g}" for n, v in zip(self.target.space.labels[:4], theta, strict=False))
+            self._bar.set_postfix_str(f"objective {objective:.1f}; {shown}{' ...' * (len(theta) > 4)}", refresh=False)
+        if self._watch and step and step % self._every == 0:
+            self._watch(self.trace())
+
+    def trace(self) -> xr.Dataset:
+        """All steps so far."""
+        data = {}
+        for name in self._rows[-1]:
+            rows = np.array([row[name] for row in self._rows])
+            data[name] = (("step", *self.layout.get(name, ())), rows)
+        return xr.Dataset(data, {"parameter": list(self.target.space.labels)})
+
+    def fit(self, **variables: Any) -> Fit:
+        """The result: the trace, the best of it by its score, the start, and other variables."""
+        trace = self.trace()
+        score = trace["score"].values
+        best = np.unravel_index(int(np.nanargmax(score)), score.shape)
+        found = trace.assign(self._beginning | variables | {"best": ("parameter", trace["value"].values[best])})
+        known = {**self.target.identity, "settings": json.dumps(self.settings), "best_score": float(score[best])}
+        known |= {"evaluations": self.evaluations, "failures": json.dumps(dict(self.failures))}
+        return Fit(found.assign_attrs(known), self.target)
+
+
+def log_mean(values: np.ndarray) -> np.ndarray:
+    """log of the mean of exp(values) along the last axis."""
+    top = values.max(axis=-1)
+    safe = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return safe + np.log(np.exp(values - safe[..., None]).mean(axis=-1))
+
+
+def chosen(values: np.ndarray, share: float) -> int:
+    """One of some sweeps, by its share in the sum of their evidences; `share` is uniform from 0 to 1."""
+    weights = np.exp(values - values.max())
+    return int(np.searchsorted(np.cumsum(weights), share * weights.sum()).clip(max=len(values) - 1))
+
+
+def schedule(name: str, value: float | tuple[float, float], total: int) -> np.ndarray:
+    """Values (step,) from the first to the last of a pair, evenly in their logarithm; or one value throughout."""
+    ends = (value, value) if np.ndim(value) == 0 else tuple(value)  # type: ignore[arg-type]
+    if len(ends) != 2:
+        raise ValueError(f"{name} must be a number or a pair of them, first and last, got {value!r}")
+    first, last = (check.number(name, end, "a positive number, or a pair of them", lambda x: x > 0) for end in ends)
+    return np.geomspace(first, last, total)
