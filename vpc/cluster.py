@@ -60,7 +60,7 @@ class Local(Cluster):
     def __init__(self, workers: int):
         from dask.distributed import Client, LocalCluster
 
-        self._cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1")
+        self._cluster = LocalCluster(n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
         self._client = Client(self._cluster)
         self._client.run(_one_core)
 

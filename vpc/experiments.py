@@ -7,6 +7,7 @@
 - start: the truth starts at -20 mV and not where the learned prior says
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,17 +30,31 @@ class Experiment(NamedTuple):
     recording: Recording
 
 
-def experiment(name: str, worm: Worm | None = None, seed: int = 0, seconds: float = 5.0, factor: float = FACTOR) -> Experiment:
-    """Make one of the experiments, with a truth of its own for each seed; `factor` is that of the noise of "noise"."""
+def experiment(
+    name: str,
+    worm: Worm | None = None,
+    seed: int = 0,
+    seconds: float = 5.0,
+    factor: float = FACTOR,
+    neurons: Sequence[str] | None = None,
+    corpus: Worm | None = None,
+) -> Experiment:
+    """Make one of the experiments, with a truth of its own for each seed.
+
+    `factor` is that of the noise of "noise". `neurons` are seen in place of those that the experiment names. Start and noise
+    are those that the worm itself gives, or another one, `corpus`.
+    """
     if name not in EXPERIMENTS:
         guess = nearest(str(name), EXPERIMENTS)
         raise ValueError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}; did you mean {guess!r}?")
     worm = Worm() if worm is None else worm
-    prior = learned_prior(worm)
-    start = None if name == "start" else draw_start(worm, seed)
+    corpus = worm if corpus is None else corpus
+    prior = learned_prior(corpus)
+    start = None if name == "start" else draw_start(corpus, seed)
     noise = dict(zip(NEURONS, (factor * prior.noise).tolist(), strict=True)) if name == "noise" else 0.0
     truth = worm.simulate(seconds, seed, noise=noise, initial=start, progress=False)
-    seen = Recording.from_simulation(truth, list(NEURONS) if name == "all" else KATO_NEURONS)
+    usual = list(NEURONS) if name == "all" else KATO_NEURONS
+    seen = Recording.from_simulation(truth, usual if neurons is None else neurons)
     if name == "noise":
         error = prior.sigma[index(seen.neurons)] * np.random.default_rng([seed, 2]).standard_normal(seen.values.shape)
         seen = Recording(seen.values + error, seen.neurons, seen.time)

@@ -1,8 +1,8 @@
 """Pictures of a run: voltages as curves and as a map of all 302 neurons, the wiring, and the worm with its neurons lit up.
 
-`traces`, `heatmap`, `connectome` and `neuron_map` give HoloViews objects; `explore` gives one Bokeh layout that plays in the
-browser, without a kernel or a network; `canvas` gives a widget for notebooks. In a notebook call `notebook()` once, then `show`
-any picture.
+`traces`, `heatmap`, `connectome` and `neuron_map` give HoloViews objects, and so do `convergence`, `gaps` and `profiles`, of
+what `vpc.learn` found; `explore` gives one Bokeh layout that plays in the browser, without a kernel or a network; `canvas` gives
+a widget for notebooks. In a notebook call `notebook()` once, then `show` any picture.
 """
 
 from typing import TYPE_CHECKING
@@ -12,12 +12,28 @@ import xarray as xr
 from wormsim.plot import animate, kymograph, notebook, show
 
 from .explorer import explore
+from .learn.pictures import Convergence, convergence, gaps, profiles
 from .pictures import connectome, heatmap, neuron_map, traces
 
 if TYPE_CHECKING:
     from .canvas import WormCanvas
 
-__all__ = ["animate", "canvas", "connectome", "explore", "heatmap", "kymograph", "neuron_map", "notebook", "show", "traces"]
+__all__ = [
+    "Convergence",
+    "animate",
+    "canvas",
+    "connectome",
+    "convergence",
+    "explore",
+    "gaps",
+    "heatmap",
+    "kymograph",
+    "neuron_map",
+    "notebook",
+    "profiles",
+    "show",
+    "traces",
+]
 
 
 def canvas(run: xr.Dataset | None = None) -> "WormCanvas":

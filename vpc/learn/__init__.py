@@ -8,6 +8,7 @@ fit.best, fit.trace
 
 from . import priors
 from .fit import Fit, open_fit
+from .identify import Report, identifiability
 from .pmmh import pmmh
 from .pmvo import pmvo
 from .targets import ArTarget, Observations, Target, WormTarget, target_of
@@ -17,8 +18,10 @@ __all__ = [
     "ArTarget",
     "Fit",
     "Observations",
+    "Report",
     "Target",
     "WormTarget",
+    "identifiability",
     "open_fit",
     "parallel_tempering",
     "pmmh",

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..cluster import connect
-from .experiments import AR, PAPER_FILTER, PAPER_STEPS, SEARCHES, Restart, ar_twin, worm_twin
+from ..connectome import find
+from .experiments import AR, PAPER_FILTER, PAPER_STEPS, SEARCHES, Restart, ar_twin, default_point, worm_twin
 from .priors import flattened
 
 __all__ = ["add_options", "learn", "told"]
@@ -29,6 +30,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--parameters", nargs="+", default=["w_m", "w_s"], help="of the worm (default: w_m w_s)")
     command.add_argument("--preset", default="noise", help="of the worm's data: noise (default), paper, all or start")
     command.add_argument("--seconds", type=float, default=5.0, help="of the worm's data (default: 5)")
+    command.add_argument("--neurons", nargs="+", help="that are seen of the worm: names, classes or all (default: the 49)")
+    command.add_argument("--drawn", action="store_true", help="draw the worm's true parameters from their priors")
+    command.add_argument("--held-out", type=float, default=0.0, help="seconds more of the worm's data, to judge by")
+    command.add_argument("--from-default", action="store_true", help="start at the default worm, not at the best of 9 draws")
     command.add_argument("--filter", help="bootstrap, guided or ensemble (default: bootstrap for ar, ensemble for the worm)")
     command.add_argument("--particles", type=int, help="of the filter (default: 200)")
     command.add_argument("--paper", action="store_true", help="the worm as in the paper: 500 steps, 90 bootstrap particles")
@@ -51,8 +56,12 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
         if options.paper and options.method != "pmvo":
             raise ValueError(f"--paper is for pmvo, not for {options.method}")
         filter = (PAPER_FILTER if options.paper else {}) | filter
-        twin = worm_twin(options.parameters, options.preset, options.truth, options.seconds, **filter)
+        neurons = [name for what in options.neurons for name in find(what)] if options.neurons else None
+        data: dict[str, Any] = {"neurons": neurons, "drawn": options.drawn, "held_out": options.held_out}
+        twin = worm_twin(options.parameters, options.preset, options.truth, options.seconds, **data, **filter)
         plan = (PAPER_STEPS if options.paper else {"steps": 60}) | chosen
+        if options.from_default:
+            plan |= {"start": default_point(twin.target.space)}
     seeds = range(options.seed, options.seed + options.restarts)
     task = {"search": options.method, "plan": plan, "checkpoint": options.checkpoint, "out": options.out}
     if options.restarts == 1:

@@ -6,7 +6,7 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,19 @@ import numpy as np
 from ..autoregressive import Autoregressive, random_weights
 from ..cluster import Cluster
 from ..experiments import experiment
+from ..recording import Recording
 from ..worm import Worm
 from .fit import Fit
 from .pmmh import pmmh
 from .pmvo import pmvo
-from .priors import rayleigh
+from .priors import Space, rayleigh, split
 from .search import log_mean
-from .targets import WEIGHT_MEAN, ArTarget, Observations, Sweep, Target, WormTarget
+from .targets import WEIGHT_MEAN, ArTarget, Observations, Sweep, Target, WormTarget, mean_of
 from .tempering import LADDER, parallel_tempering
 
 __all__ = ["AR", "SEARCHES", "Restart", "Twin", "ar_twin", "worm_twin"]
 
+JUDGES = 4  # sweeps of the referee
 SEARCHES: dict[str, Callable[..., Fit]] = {"pmvo": pmvo, "pmmh": pmmh, "pt": parallel_tempering}
 _SD = rayleigh(mean=WEIGHT_MEAN, log=False).frame[1]  # the unit of widths and rates, of the prior of a weight
 
@@ -63,12 +65,23 @@ class Twin:
     target: Target
     truth: np.ndarray
     referee: Target
-    judges: int = 4  # sweeps of the referee
+    frames: int = 0  # that are learned from
+    later: Target | None = None  # the same with frames that are held out
 
     def worth(self, theta: np.ndarray) -> float:
         """log p(y, theta), as the referee estimates it."""
-        found = [self.referee(Sweep(tuple(np.asarray(theta).tolist()), seed))[0] for seed in range(self.judges)]
+        found = [self.referee(Sweep(tuple(np.asarray(theta).tolist()), seed))[0] for seed in range(JUDGES)]
         return float(log_mean(np.array(found)) + self.target.space.log_prior(theta))
+
+    def held_out(self, theta: np.ndarray) -> float:
+        """log p(frames held out | frames learned from, theta): the mean of some sweeps."""
+        if self.later is None:
+            raise ValueError("no frames were held out")
+        found = []
+        for seed in range(JUDGES):
+            frames = self.later.filter(Sweep(tuple(np.asarray(theta).tolist()), seed)).run().frames
+            found.append(frames[-1].log_evidence - frames[self.frames - 1].log_evidence)
+        return float(np.mean(found))
 
 
 def ar_twin(seed: int = 0, method: str = "bootstrap", particles: int = 200) -> Twin:
@@ -77,7 +90,7 @@ def ar_twin(seed: int = 0, method: str = "bootstrap", particles: int = 200) -> T
     _, times, values = model.simulate(seed)
     seen = Observations(values, times)
     target = ArTarget(model, seen, method=method, particles=particles)
-    rows, columns = np.array([place for place in target._places]).T
+    rows, columns = np.argwhere(np.triu(model.weights)).T
     return Twin(target, model.weights[rows, columns], ArTarget(model, seen, method="guided", particles=50))
 
 
@@ -86,17 +99,41 @@ def worm_twin(
     preset: str = "noise",
     seed: int = 0,
     seconds: float = 5.0,
+    neurons: Sequence[str] | None = None,
+    drawn: bool = False,
+    held_out: float = 0.0,
     **settings: Any,
 ) -> Twin:
-    """A worm of `vpc.experiments` whose parameters are forgotten, judged by the default ensemble."""
-    worm = Worm()
-    seen = experiment(preset, worm, seed, seconds).recording
-    target = WormTarget(worm, seen, parameters, **settings)
-    truth = np.array([float(worm.parameters[label]) for label in target.space.labels])  # type: ignore[arg-type]
+    """A worm of `vpc.experiments` whose parameters are forgotten, judged by the default ensemble.
+
+    Its parameters are the default ones, or `drawn` from their priors, around these. `held_out` seconds more of its recording
+    are kept for judging.
+    """
+    base = Worm()
+    guess = WormTarget(base, experiment(preset, base, seed, 0.1, neurons=neurons).recording, parameters)
+    truth = guess.space.draw(np.random.default_rng([seed, 11]), 1)[0]
+    if not drawn:
+        truth = guess.space.point(default_point(guess.space))
+    whole = experiment(preset, guess.living(truth), seed, seconds + held_out, neurons=neurons, corpus=base).recording
+    learned = whole.time <= seconds + 1e-9
+    seen = Recording(whole.values[learned], whole.neurons, whole.time[learned])
     same = {
         name: value for name, value in settings.items() if name not in ("method", "particles", "init_particles", "look_ahead")
     }
-    return Twin(target, truth, WormTarget(worm, seen, parameters, **same))
+    later = WormTarget(base, whole, parameters, **same) if held_out else None
+    return Twin(
+        WormTarget(base, seen, parameters, **settings),
+        truth,
+        WormTarget(base, seen, parameters, **same),
+        int(learned.sum()),
+        later,
+    )
+
+
+def default_point(space: Space) -> dict[str, Any]:
+    """What the default worm has of some parameters, on average of groups."""
+    worm = Worm()
+    return space.named([mean_of(worm.parameters[name], name, group) for name, group in map(split, space.labels)])
 
 
 @dataclass(frozen=True)
@@ -130,7 +167,11 @@ class Restart:
         known = {theta.tobytes(): self.twin.worth(theta) - truth for theta in np.unique(way["value"].values, axis=0)}
         gaps = [known[theta.tobytes()] for theta in way["value"].values]
         starts = fit.dataset
-        return {
+        later = {}
+        if self.twin.later is not None:
+            points = {"start": starts["value"].values[0], "best": starts["best"].values, "truth": self.twin.truth}
+            later = {"held_out": {name: self.twin.held_out(point) for name, point in points.items()}}
+        return later | {
             "seed": seed,
             "best": fit.best,
             "best_score": fit.best_score,

@@ -190,7 +190,7 @@ def worm_prior(worm: Worm, label: str) -> Prior:
     known = PARAMETERS[name]
     if group is not None and not known.each:
         raise ValueError(f"{name} is one number for the whole worm, and cannot be learned for {group}")
-    value = _value_of(worm.parameters[name], known.default, group)
+    value = mean_of(worm.parameters[name], name, group)
     if name in RAYLEIGH and group is None:
         return rayleigh(scale=RAYLEIGH[name], high=known.high)
     if known.low >= 0 and value > 0:
@@ -198,9 +198,9 @@ def worm_prior(worm: Worm, label: str) -> Prior:
     return normal(value, 5.0 if known.unit == "mV" else 0.3 * max(1.0, abs(value)), known.low, known.high)
 
 
-def _value_of(value: Value, default: float, group: str | None) -> float:
-    """What some neurons have on average."""
-    return float(per_neuron(value, default)[index(find(group or "all"))].mean())
+def mean_of(value: Value, name: str, group: str | None) -> float:
+    """What some neurons have of a parameter, on average."""
+    return float(per_neuron(value, PARAMETERS[name].default)[index(find(group or "all"))].mean())
 
 
 def _priors(parameters: Iterable[str] | Mapping[str, Any], default: Any) -> dict[str, Prior]:
