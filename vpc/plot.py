@@ -1,7 +1,7 @@
 """Pictures of a run: voltages as curves and as a map of all 302 neurons, the wiring, and the worm with its neurons lit up.
 
 `traces`, `heatmap`, `connectome` and `neuron_map` give HoloViews objects, and so do `convergence`, `gaps` and `profiles`, of
-what `vpc.learn` found; `explore` gives one Bokeh layout that plays in the browser, without a kernel or a network; `canvas` gives
+what `vpc.learn` found. `explore` gives one Bokeh layout that plays in the browser, without a kernel or a network, and `canvas`
 a widget for notebooks. In a notebook call `notebook()` once, then `show` any picture.
 """
 

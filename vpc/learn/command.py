@@ -57,8 +57,8 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"--paper is for pmvo, not for {options.method}")
         filter = (PAPER_FILTER if options.paper else {}) | filter
         neurons = [name for what in options.neurons for name in find(what)] if options.neurons else None
-        data: dict[str, Any] = {"neurons": neurons, "drawn": options.drawn, "held_out": options.held_out}
-        twin = worm_twin(options.parameters, options.preset, options.truth, options.seconds, **data, **filter)
+        judged = {"neurons": neurons, "drawn": options.drawn, "held_out": options.held_out} | filter
+        twin = worm_twin(options.parameters, options.preset, options.truth, options.seconds, **judged)
         plan = (PAPER_STEPS if options.paper else {"steps": 60}) | chosen
         if options.from_default:
             plan |= {"start": default_point(twin.target.space)}
