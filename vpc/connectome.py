@@ -130,6 +130,10 @@ class Connectome:
     gap: np.ndarray
     changes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not np.array_equal(self.gap, self.gap.T):
+            raise ValueError("gap must be symmetric: a gap junction conducts both ways")
+
     @property
     def label(self) -> str:
         """The name of the data set, and what has been done to it."""

@@ -13,6 +13,7 @@ Muscles: dV = V - Veq of DB, DD, VB and VD is interpolated at the centres of the
 of a side is x_B - a_D x_D within its limits; activation follows as a' = (gain drive - a) / 0.1 s (Boyle, Berri & Cohen 2012).
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -83,15 +84,13 @@ def _between(place: float, places: np.ndarray) -> tuple[tuple[int, int], tuple[f
     return (right - 1, right), (1 - share, share)
 
 
-def coupling(parameters: Mapping[str, Any], removed: np.ndarray) -> Coupling:
-    """Receptors and muscles for the kernel; receptors of removed neurons feel nothing."""
-    p = parameters
+@functools.cache
+def _places() -> tuple[np.ndarray, ...]:
+    """Of the receptors: neuron, units, their weights, bistable; of the muscles: motor neurons and their weights."""
     b_neurons = [(name, side) for side in (DORSAL, VENTRAL) for name in members(MOTOR[side][0])]
     receptors = [(name, side, *_between(NEURONS[name].position, CENTRES), 1.0) for name, side in b_neurons]
     receptors += [(name, side, (0, 0), (1.0, 0.0), 0.0) for name, side in HEAD.items()]
     names, sides, units, weights, bistable = zip(*receptors, strict=True)
-    neurons = index(names)
-    felt = p["w_s"] * np.where(bistable, 1.0, p["head"]) * ~removed[neurons]
     motor, motor_weight = np.empty((2 * UNITS, 4), dtype=np.uint64), np.empty((2 * UNITS, 4))
     for side in (DORSAL, VENTRAL):
         for kind, neuron_class in enumerate(MOTOR[side]):
@@ -101,13 +100,22 @@ def coupling(parameters: Mapping[str, Any], removed: np.ndarray) -> Coupling:
                 row, columns = side * UNITS + unit, slice(2 * kind, 2 * kind + 2)
                 pair, motor_weight[row, columns] = _between(centre, places)
                 motor[row, columns] = index([cells[k] for k in pair])
+    both = np.array(units, dtype=np.uint64) + np.array(sides, dtype=np.uint64)[:, None] * np.uint64(UNITS)
+    return index(names), both, np.array(weights), np.array(bistable), motor, motor_weight
+
+
+def coupling(parameters: Mapping[str, Any], removed: np.ndarray) -> Coupling:
+    """Receptors and muscles for the kernel; receptors of removed neurons feel nothing."""
+    p = parameters
+    neurons, units, weights, bistable, motor, motor_weight = _places()
+    felt = p["w_s"] * np.where(bistable, 1.0, p["head"]) * ~removed[neurons]
     return Coupling(
         neurons,
-        np.array(units, dtype=np.uint64) + np.array(sides, dtype=np.uint64)[:, None] * np.uint64(UNITS),
-        np.array(weights),
+        units,
+        weights,
         opening=felt * p["g_s"],
         pull=1e3 * felt * p["i_s"],
-        bistable=np.array(bistable) * ~removed[neurons],
+        bistable=bistable * ~removed[neurons],
         inverse_sigma_0=1 / p["sigma_0"],
         lengthening=float(p["E_e"]),
         shortening=float(p["E_K"]),

@@ -19,7 +19,7 @@ from numba import prange
 from wormsim.kernel import kernel, one_at_a_time
 
 from .filter import Filter
-from .matrices import cholesky, solve_lower, solve_upper
+from .matrices import gram, solve
 from .model import capability
 
 __all__ = ["Ensemble"]
@@ -138,39 +138,29 @@ def _run_parallel(threads, x, sources, living, spread, pull, out):
 def _compare(h, y, errors, variance, spread, pull):
     """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
     n, seen = h.shape
-    mean, own, s = np.zeros(seen), np.empty(seen), np.zeros((seen, seen))
+    mean = np.zeros(seen)
     for p in range(n):
         mean += h[p]
     mean /= n
-    for p in range(n):
-        for i in range(seen):
-            own[i] = h[p, i] - mean[i]
-            spread[i, p] = own[i]
-        for i in range(seen):
-            a, row = own[i], s[i]
-            for j in range(seen):
-                row[j] += a * own[j]
-    s /= n - 1
-    own[:] = np.diag(s)
+    own = h - mean
     for i in range(seen):
-        for j in range(seen):
-            s[i, j] *= 1.0 if i == j else _believed(s[i, j], own[i] * own[j], n - 1)
+        for p in range(n):
+            spread[i, p] = own[p, i]
+    s = gram(own) / (n - 1)
+    found = np.diag(s).copy()
+    for i in range(seen):
+        for j in range(i + 1, seen):
+            s[i, j] *= _believed(s[i, j], found[i] * found[j], n - 1)
         s[i, i] += variance[i]
-    log_density = -cholesky(s) - 0.5 * seen * np.log(2 * np.pi)
-    inverse, missed = np.eye(seen), y - mean
-    for j in range(seen):
-        solve_lower(s, inverse[j])
-        solve_upper(s, inverse[j])
-    solve_lower(s, missed)
-    log_density -= 0.5 * np.sum(missed * missed)
+    missed, b = y - mean, np.empty((seen, n + 1))
+    for i in range(seen):
+        for p in range(n):
+            b[i, p] = y[i] + errors[p, i] - h[p, i]
+        b[i, n] = missed[i]
+    log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, n])
     for p in range(n):
-        own[:] = 0.0
         for i in range(seen):
-            a, row = y[i] + errors[p, i] - h[p, i], inverse[i]
-            for j in range(seen):
-                own[j] += a * row[j]
-        for j in range(seen):
-            pull[p, j] = own[j]
+            pull[p, i] = b[i, p]
     return log_density
 
 

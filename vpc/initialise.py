@@ -23,7 +23,6 @@ from wormsim import check
 from wormsim import geometry as geo
 
 from .connectome import NEURONS, index, nearest
-from .neurons import N
 from .parameters import plain
 from .worm import Worm
 
@@ -105,9 +104,10 @@ def _learn(hashed: _Hashed, scaling: str) -> Prior:
 
 
 def draw(prior: Prior, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Voltages and calcium (n, 302) from a prior, each neuron by itself."""
-    voltage = prior.voltage + prior.voltage_sd * rng.standard_normal((n, N))
-    calcium = prior.calcium + prior.calcium_sd * rng.standard_normal((n, N))
+    """Voltages and calcium (n, neuron) from a prior, each neuron by itself."""
+    shape = n, len(prior.voltage)
+    voltage = prior.voltage + prior.voltage_sd * rng.standard_normal(shape)
+    calcium = prior.calcium + prior.calcium_sd * rng.standard_normal(shape)
     return voltage, np.maximum(calcium, LEAST_CALCIUM)
 
 

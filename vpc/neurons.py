@@ -26,6 +26,7 @@ from wormsim.elementary import logistic, reciprocal
 from wormsim.kernel import kernel
 
 from .connectome import NEURONS, Connectome
+from .matrices import solve
 from .parameters import PARAMETERS, Value, per_neuron
 
 N = len(NEURONS)
@@ -82,7 +83,9 @@ def equilibrium(connectome: Connectome, parameters: Mapping[str, Value]) -> np.n
     synapse, gap, reversal = conductances(connectome, parameters)
     leak = of(parameters, "g_leak")
     matrix = np.diag(leak + gap.sum(axis=1) + synapse.sum(axis=1) / 2) - gap
-    return np.linalg.solve(matrix, leak * of(parameters, "E_leak") + synapse @ reversal / 2)
+    currents = leak * of(parameters, "E_leak") + (synapse * reversal).sum(axis=1) / 2
+    solve(matrix, currents[:, None])  # in place; LAPACK's threads would go on spinning for a while, and round in their own way
+    return currents
 
 
 def calcium_target(voltage: np.ndarray, parameters: Mapping[str, Value]) -> np.ndarray:
@@ -98,8 +101,8 @@ def fluorescence(calcium: np.ndarray, parameters: Mapping[str, Value]) -> np.nda
 
 def sparse_rows(matrix: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The entries of a matrix that are not 0, row by row, for `sum_up`: start, where (the places of its columns), weight."""
-    start = np.concatenate([[0], np.count_nonzero(matrix, axis=1).cumsum()])
     rows, columns = np.nonzero(matrix)
+    start = np.searchsorted(rows, np.arange(len(matrix) + 1))
     return start.astype(np.uint64), places[columns].astype(np.uint64), matrix[rows, columns]  # unsigned numbers index faster
 
 

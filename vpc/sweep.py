@@ -211,7 +211,8 @@ class FromPrior(WormModel):
         """
         fits = self._prospects(rng, look_ahead)
         which = self.seen.columns - N
-        draws = np.stack(draw(self.prior, rng, max(DRAWS, len(x))), axis=2)[:, which]
+        own = Prior(*(values[which] for values in self.prior))
+        draws = np.stack(draw(own, rng, max(DRAWS, len(x))), axis=2)
         draws, log_estimate = by_column(rng, draws, self.seen.each(y, draws[:, :, 1]) + fits(draws), len(x))
         x = x.copy()
         x[:, which], x[:, self.seen.columns] = draws[:, :, 0], draws[:, :, 1]
@@ -222,6 +223,8 @@ class FromPrior(WormModel):
 
         Worms from the prior show how those depend on these, to first order, and how much they vary otherwise.
         """
+        if look_ahead == 0:
+            return lambda values: np.zeros(values.shape[:2])
         x, shown, steps = self.draw(rng, PILOTS), [], self.recording.steps
         start = x[:, np.stack([self.seen.columns - N, self.seen.columns], axis=1)]
         coming = slice(1, 1 + look_ahead)

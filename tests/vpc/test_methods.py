@@ -109,6 +109,17 @@ def test_small_matrices():
     np.testing.assert_allclose(solution, np.linalg.solve(a, b))
 
 
+@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 1, 1), (9, 4, 3), (50, 30, 17)])
+def test_larger_matrices(rows, size, columns):
+    rng = np.random.default_rng(0)
+    d, b = rng.standard_normal((rows, size)), rng.standard_normal((size, columns))
+    upper = matrices.gram(d)
+    np.testing.assert_allclose(upper, np.triu(d.T @ d), atol=1e-12)
+    a, solution = d.T @ d + np.eye(size), b.copy()
+    np.testing.assert_allclose(2 * matrices.solve(upper + np.eye(size), solution), np.linalg.slogdet(a)[1])
+    np.testing.assert_allclose(solution, np.linalg.solve(a, b), atol=1e-12)
+
+
 def test_every_method_serves_the_papers_autoregressive_model():
     """30 species, 200 particles: the bootstrap filter is lost, the guided one is not, and the ensemble loses only the start.
 
