@@ -17,7 +17,7 @@ import vpc
 from vpc import learn
 from vpc.autoregressive import Autoregressive, LinearGaussian
 from vpc.learn import priors
-from vpc.learn.pmvo import ADVANTAGES
+from vpc.learn.pmvo import ADVANTAGES, _pairs
 from vpc.learn.search import Search
 from vpc.learn.targets import Sweep
 
@@ -130,6 +130,21 @@ def test_the_raw_gradient_is_that_of_the_mean():
     f = -0.5 * np.square(u - a)
     found = np.array([(ADVANTAGES["raw"](row) * (x - phi)).mean() / s**2 for row, x in zip(f, u, strict=True)])
     assert abs(found.mean() - (a - phi)) < 4 * found.std() / np.sqrt(len(found))
+
+
+@pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (6, 10)])
+def test_samples_come_in_pairs_at_right_angles(n, size):
+    """And each number of them is a standard Gaussian: Kolmogorov & Smirnov, error rate 0.1 %."""
+    rng = np.random.default_rng(0)
+    many = np.array([_pairs(rng, n, size) for _ in range(2000)])
+    half = (n + 1) // 2
+    np.testing.assert_array_equal(many[:, half:], -many[:, : n - half])
+    for first in range(0, half, size):
+        block = many[0, first : min(first + size, half)]
+        angles = block @ block.T
+        np.testing.assert_allclose(angles, np.diag(np.diag(angles)), atol=1e-9)
+    assert stats.kstest(many[:, 0, 0], "norm").pvalue > 1e-3
+    assert stats.kstest(many[:, half - 1, -1], "norm").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("advantage", list(ADVANTAGES))

@@ -85,6 +85,7 @@ class Fit:
         if score.ndim == 2:  # the best of all chains
             which, steps = score.argmax(axis=1), np.arange(len(score))
             score, value = score[steps, which], value[steps, which]
+        score = np.where((np.arange(len(score)) == 0) & np.isnan(score), -np.inf, score)  # a start leads until another is known
         known = np.flatnonzero(~np.isnan(score))
         leader = known[_running_argmax(score[known])]
         count = self.dataset["evaluations"].values[known]
@@ -142,9 +143,9 @@ class Fit:
 
 
 def _running_argmax(values: np.ndarray) -> np.ndarray:
-    """Where the largest value up to each place is."""
-    places = np.arange(len(values))
-    return np.maximum.accumulate(np.where(values >= np.maximum.accumulate(values), places, 0))
+    """Where the largest value up to each place is, the first of equal ones."""
+    before = np.concatenate([[-np.inf], np.maximum.accumulate(values)[:-1]])
+    return np.maximum.accumulate(np.where(values > before, np.arange(len(values)), 0))
 
 
 def open_fit(path: str | Path, target: Target | None = None) -> Fit:

@@ -3,8 +3,9 @@
 The Gaussian q = N(phi, width^2) lives in free coordinates (`vpc.learn.priors`). With samples theta_n of it and their worth
 f_n = log p(y | theta_n) + log p(theta_n), estimated by sweeps, the gradient of its mean is the mean of f_n grad log q(theta_n)
 (Williams 1992). A number subtracted from all f_n changes nothing but the variance; evidences differ by thousands of nats, so
-they are also divided by their sd, or replaced by their ranks. Adam (Kingma & Ba 2015) climbs. Rate, width, temperature of the
-evidence and width of the observations' noise can go from one value to another.
+they are also divided by their sd, or replaced by their ranks. Samples come in pairs, on both sides of phi, and share
+their seeds. Adam (Kingma & Ba 2015) climbs. Rate, width, temperature of the evidence and width of the observations' noise can
+go from one value to another.
 """
 
 from pathlib import Path
@@ -109,7 +110,7 @@ def pmvo(
             spread = widths[step - 1]
             u = _within(search.rng(step), phi, spread, samples, low, high)
             points = space.value(u)
-            f = search.evaluate(points, widenings[step - 1]) / temperatures[step - 1] + space.log_prior(points)
+            f = search.evaluate(points, widenings[step - 1], common=True) / temperatures[step - 1] + space.log_prior(points)
             worth = _finite(f)
             gradient = (ADVANTAGES[advantage](worth)[:, None] * (u - phi)).mean(axis=0) / spread**2
             mean = MOMENTUM * mean + (1 - MOMENTUM) * gradient
@@ -124,14 +125,32 @@ def pmvo(
 
 
 def _within(rng: np.random.Generator, phi: np.ndarray, width: float, n: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Samples (n, parameter) around phi; what falls beyond a bound is drawn again, and at last put there."""
-    u = phi + width * rng.standard_normal((n, len(phi)))
+    """Samples (n, parameter) around phi, in pairs; a pair beyond a bound is drawn again, and at last put there."""
+    u = phi + width * _pairs(rng, n, len(phi))
     for _ in range(TRIES):
-        out = (u < low) | (u > high)
+        out = np.any((u < low) | (u > high), axis=1)
         if not out.any():
             break
-        u = np.where(out, phi + width * rng.standard_normal(u.shape), u)
+        out[: n // 2] |= out[(n + 1) // 2 :]
+        out[(n + 1) // 2 :] = out[: n // 2]
+        u = np.where(out[:, None], phi + width * _pairs(rng, n, len(phi)), u)
     return np.clip(u, low, high)
+
+
+def _pairs(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
+    """Gaussian directions (n, size) and their opposites, as far as there is room at right angles to each other.
+
+    What is even in them cancels in a gradient, and a steep direction does not drown a flat one; each by itself is as Gaussian
+    as ever (Choromanski et al. 2018).
+    """
+    half = (n + 1) // 2
+    blocks = []
+    for first in range(0, half, size):
+        axes, upper = np.linalg.qr(rng.standard_normal((size, size)))
+        lengths = np.sqrt(rng.chisquare(size, size))
+        blocks.append((axes * np.sign(np.diag(upper)) * lengths).T[: half - first])
+    directions = np.concatenate(blocks)
+    return np.concatenate([directions, -directions[: n - half]])
 
 
 def _finite(f: np.ndarray) -> np.ndarray:

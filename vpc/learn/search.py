@@ -136,17 +136,17 @@ class Search:
         """Random numbers of a step; 0 is the start."""
         return np.random.default_rng([self.seed, STREAM, step])
 
-    def evaluate(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None) -> np.ndarray:
+    def evaluate(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None, common: bool = False) -> np.ndarray:
         """log evidences (point,), each of the mean of some sweeps."""
-        return log_mean(self.each(points, widen, sweeps))
+        return log_mean(self.each(points, widen, sweeps, common))
 
-    def each(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None) -> np.ndarray:
-        """log evidences (point, sweep)."""
+    def each(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None, common: bool = False) -> np.ndarray:
+        """log evidences (point, sweep); with seeds in common, if they are only compared with each other: luck cancels then."""
         count = self.sweeps if sweeps is None else sweeps
         items = [
             Sweep(tuple(theta.tolist()), seed, widen)
             for k, theta in enumerate(points)
-            for seed in self.seeds(self._calls, k, count)
+            for seed in self.seeds(self._calls, 0 if common else k, count)
         ]
         if self._journal and self._calls < len(self._journal.lines):
             results = self._journal.lines[self._calls]
