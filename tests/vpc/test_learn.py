@@ -159,7 +159,7 @@ def test_pmvo_finds_the_peak(advantage):
     assert worth[0] > worth[1] - 0.05
     assert fit.best_score == pytest.approx(worth[0])
     assert fit.trace["value"].dims == ("step", "parameter")
-    assert fit.evaluations == 9 + 300 * 8 + 25 * 4
+    assert fit.evaluations == 9 + 300 * 8 + 10 * 4
 
 
 def test_temperature_and_widening_end_at_the_true_objective():

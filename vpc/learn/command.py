@@ -8,7 +8,7 @@ import numpy as np
 
 from ..cluster import connect
 from ..connectome import find
-from .experiments import AR, PAPER_FILTER, PAPER_STEPS, SEARCHES, Restart, ar_twin, default_point, worm_twin
+from .experiments import AR, PAPER_FILTER, PAPER_STEPS, SEARCHES, WORM_STEPS, Restart, ar_twin, default_point, worm_twin
 from .priors import flattened
 
 __all__ = ["add_options", "learn", "told"]
@@ -20,8 +20,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--model", choices=["ar", "worm"], default="worm", help="the autoregressive model or the worm (default)"
     )
     command.add_argument("--method", choices=list(SEARCHES), default="pmvo", help="how to search (default: pmvo)")
-    command.add_argument("--steps", type=int, help="of each search (default: the paper's for ar, 60 for the worm)")
-    command.add_argument("--samples", type=int, help="of pmvo, for each step (default: 20 for ar, 8 for the worm)")
+    command.add_argument("--steps", type=int, help="of each search (default: the paper's for ar, 40 for the worm)")
+    command.add_argument("--samples", type=int, help="of pmvo, for each step (default: 20 for ar, 6 for the worm)")
     command.add_argument("--sweeps", type=int, help="that are averaged in an evaluation (default: the paper's for ar, else 1)")
     command.add_argument("--restarts", type=int, default=1, help="searches with seeds one after the other (default: 1)")
     command.add_argument("--workers", type=int, help="how many restarts at a time (default: one for each core)")
@@ -59,7 +59,8 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
         neurons = [name for what in options.neurons for name in find(what)] if options.neurons else None
         judged = {"neurons": neurons, "drawn": options.drawn, "held_out": options.held_out} | filter
         twin = worm_twin(options.parameters, options.preset, options.truth, options.seconds, **judged)
-        plan = (PAPER_STEPS if options.paper else {"steps": 60}) | chosen
+        usual = WORM_STEPS if options.method == "pmvo" else {}
+        plan = (PAPER_STEPS if options.paper else usual) | chosen
         if options.from_default:
             plan |= {"start": default_point(twin.target.space)}
     seeds = range(options.seed, options.seed + options.restarts)

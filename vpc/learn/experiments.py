@@ -39,6 +39,7 @@ AR: dict[str, dict[str, Any]] = {
         "samples": 20,
         "sweeps": 2,
         "draws": 20,
+        "checks": 50,
         "rate": (1e-3 / _SD, 1e-4 / _SD),
         "width": (0.000923 / _SD, 0.000923 / 5 / _SD),
         "temperature": (100.0, 1.0),
@@ -53,7 +54,8 @@ AR: dict[str, dict[str, Any]] = {
         "width": tuple(sd / _SD for sd in (0.00185, 0.00180, 0.00156, 0.00147, 0.00138)),
     },
 }
-# And on the worm: 500 steps of 8 samples, with 90 bootstrap particles that start from 500.
+WORM_STEPS = {"steps": 40, "samples": 6, "rate": (0.15, 0.015)}
+# What it spends on the worm: 500 steps of 8 samples, with 90 bootstrap particles that start from 500.
 PAPER_STEPS = {"steps": 500, "samples": 8, "draws": 9}
 PAPER_FILTER = {"method": "bootstrap", "particles": 90, "init_particles": 500}
 

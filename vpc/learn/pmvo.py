@@ -24,7 +24,7 @@ from .targets import target_of
 __all__ = ["ADVANTAGES", "pmvo"]
 
 MOMENTUM, INERTIA, LEAST = 0.9, 0.999, 1e-8  # of Adam
-CHECKS, CHECK_SWEEPS = 25, 4  # how often the true objective is looked at, and by how many sweeps each time
+CHECK_SWEEPS = 4  # for each sweep of a sample, when the true objective is looked at
 TRIES = 100  # to draw a sample within the bounds
 
 
@@ -59,6 +59,7 @@ def pmvo(
     temperature: float | tuple[float, float] = 1.0,
     widen: float | tuple[float, float] = 1.0,
     advantage: str = "normalised",
+    checks: int = 10,
     seed: int = 0,
     checkpoint: str | Path | None = None,
     cluster: Cluster | None = None,
@@ -86,6 +87,8 @@ def pmvo(
         should be 1.
     advantage
         "normalised", "rank" or "raw".
+    checks
+        How often the true objective is looked at on the way; the best by that is the result.
     seed, checkpoint, cluster, progress, watch
         As in `vpc.learn.search.Search`: a search that was interrupted goes on from its checkpoint, to the same result.
     settings
@@ -99,13 +102,14 @@ def pmvo(
         raise ValueError(f"advantage must be one of {', '.join(ADVANTAGES)}, got {advantage!r}; did you mean {guess!r}?")
     plan = {"rate": rate, "width": width, "temperature": temperature, "widen": widen}
     rates, widths, temperatures, widenings = (schedule(name, value, steps) for name, value in plan.items())
-    own = {"search": "pmvo", "steps": steps, "samples": samples, "draws": draws, "start": start, "advantage": advantage, **plan}
+    own = {"search": "pmvo", "steps": steps, "samples": samples, "draws": draws, "start": start}
+    own |= {"advantage": advantage, "checks": checks, **plan}
     with Search(target, own, seed, sweeps, checkpoint, cluster, progress, watch) as search:
         theta, _ = search.begin(start, draws, widenings[0])
         phi, mean, square = space.free(theta), np.zeros(len(space)), np.zeros(len(space))
         low, high = space.free(space.low), space.free(space.high)
         search.record(value=theta, objective=np.nan, score=np.nan)
-        every = max(1, steps // CHECKS)
+        every = max(1, steps // check.whole("checks", checks))
         for step in search.steps(steps):
             spread = widths[step - 1]
             u = _within(search.rng(step), phi, spread, samples, low, high)
