@@ -8,7 +8,20 @@ import numpy as np
 
 from ..cluster import connect
 from ..connectome import find
-from .experiments import AR, PAPER_FILTER, PAPER_STEPS, SEARCHES, WORM_STEPS, Restart, ar_twin, default_point, worm_twin
+from ..store import open_dataset
+from .experiments import (
+    AR,
+    PAPER_FILTER,
+    PAPER_STEPS,
+    SEARCHES,
+    WORM_STEPS,
+    Restart,
+    Twin,
+    ar_twin,
+    default_point,
+    run_twin,
+    worm_twin,
+)
 from .priors import flattened
 
 __all__ = ["add_options", "learn", "told"]
@@ -20,8 +33,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--model", choices=["ar", "worm"], default="worm", help="the autoregressive model or the worm (default)"
     )
     command.add_argument("--method", choices=list(SEARCHES), default="pmvo", help="how to search (default: pmvo)")
-    command.add_argument("--steps", type=int, help="of each search (default: the paper's for ar, 40 for the worm)")
-    command.add_argument("--samples", type=int, help="of pmvo, for each step (default: 20 for ar, 6 for the worm)")
+    command.add_argument("--steps", type=int, help="of each search (default: the paper's for ar, 30 for the worm)")
+    command.add_argument("--samples", type=int, help="of pmvo, for each step (default: 20 for ar, 4 for the worm)")
     command.add_argument("--sweeps", type=int, help="that are averaged in an evaluation (default: the paper's for ar, else 1)")
     command.add_argument("--restarts", type=int, default=1, help="searches with seeds one after the other (default: 1)")
     command.add_argument("--workers", type=int, help="how many restarts at a time (default: one for each core)")
@@ -49,20 +62,19 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
     filter: dict[str, Any] = {"method": options.filter} if options.filter else {}
     filter |= {"particles": options.particles} if options.particles else {}
     if options.model == "ar":
-        if options.paper:
-            raise ValueError("--paper is for the worm: with --model ar the settings are the paper's already")
+        if options.paper or options.run:
+            raise ValueError("--paper and a run are for the worm; with --model ar the settings are the paper's already")
         twin, plan = ar_twin(options.truth, **filter), AR[options.method] | chosen
     else:
         if options.paper and options.method != "pmvo":
             raise ValueError(f"--paper is for pmvo, not for {options.method}")
         filter = (PAPER_FILTER if options.paper else {}) | filter
-        neurons = [name for what in options.neurons for name in find(what)] if options.neurons else None
-        judged = {"neurons": neurons, "drawn": options.drawn, "held_out": options.held_out} | filter
-        twin = worm_twin(options.parameters, options.preset, options.truth, options.seconds, **judged)
+        twin = _worm(options, filter)
         usual = WORM_STEPS if options.method == "pmvo" else {}
         plan = (PAPER_STEPS if options.paper else usual) | chosen
         if options.from_default:
-            plan |= {"start": default_point(twin.target.space)}
+            space = twin.target.space
+            plan |= {"start": space.named(default_point(space))}
     seeds = range(options.seed, options.seed + options.restarts)
     task = {"search": options.method, "plan": plan, "checkpoint": options.checkpoint, "out": options.out}
     if options.restarts == 1:
@@ -79,6 +91,17 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
         "truth_score": twin.worth(twin.truth),
         "restarts": found,
     }
+
+
+def _worm(options: argparse.Namespace, filter: dict[str, Any]) -> Twin:
+    """The worm that is learned: of a run, or of an experiment."""
+    if options.run:
+        if options.drawn or options.held_out or options.neurons:
+            raise ValueError("--drawn, --held-out and --neurons are for experiments that are made here, not for a run")
+        return run_twin(open_dataset(options.run).load(), options.parameters, **filter)
+    neurons = [name for what in options.neurons for name in find(what)] if options.neurons else None
+    judged = {"neurons": neurons, "drawn": options.drawn, "held_out": options.held_out} | filter
+    return worm_twin(options.parameters, options.preset, options.truth, options.seconds, **judged)
 
 
 def told(result: dict[str, Any]) -> str:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from ..autoregressive import Autoregressive, random_weights
 from ..cluster import Cluster
 from ..experiments import experiment
+from ..posterior import worm_of
 from ..recording import Recording
 from ..worm import Worm
 from .fit import Fit
@@ -26,7 +28,7 @@ from .search import log_mean
 from .targets import WEIGHT_MEAN, ArTarget, Observations, Sweep, Target, WormTarget, mean_of
 from .tempering import LADDER, parallel_tempering
 
-__all__ = ["AR", "SEARCHES", "Restart", "Twin", "ar_twin", "worm_twin"]
+__all__ = ["AR", "SEARCHES", "Restart", "Twin", "ar_twin", "run_twin", "worm_twin"]
 
 JUDGES = 4  # sweeps of the referee
 SEARCHES: dict[str, Callable[..., Fit]] = {"pmvo": pmvo, "pmmh": pmmh, "pt": parallel_tempering}
@@ -54,7 +56,7 @@ AR: dict[str, dict[str, Any]] = {
         "width": tuple(sd / _SD for sd in (0.00185, 0.00180, 0.00156, 0.00147, 0.00138)),
     },
 }
-WORM_STEPS = {"steps": 40, "samples": 6, "rate": (0.15, 0.015)}
+WORM_STEPS = {"steps": 30, "samples": 4, "rate": (0.2, 0.02)}
 # What it spends on the worm: 500 steps of 8 samples, with 90 bootstrap particles that start from 500.
 PAPER_STEPS = {"steps": 500, "samples": 8, "draws": 9}
 PAPER_FILTER = {"method": "bootstrap", "particles": 90, "init_particles": 500}
@@ -115,27 +117,36 @@ def worm_twin(
     guess = WormTarget(base, experiment(preset, base, seed, 0.1, neurons=neurons).recording, parameters)
     truth = guess.space.draw(np.random.default_rng([seed, 11]), 1)[0]
     if not drawn:
-        truth = guess.space.point(default_point(guess.space))
+        truth = default_point(guess.space)
     whole = experiment(preset, guess.living(truth), seed, seconds + held_out, neurons=neurons, corpus=base).recording
-    learned = whole.time <= seconds + 1e-9
+    return _twin(base, whole, parameters, truth, seconds, settings)
+
+
+def run_twin(run: xr.Dataset, parameters: Any = ("w_m", "w_s"), **settings: Any) -> Twin:
+    """A run of `Worm.simulate` whose parameters are forgotten."""
+    base = worm_of(run)
+    if base is None:
+        raise ValueError("the run is of a worm with wiring of its own; learn in Python, where that is at hand")
+    seen = Recording.from_simulation(run)
+    truth = default_point(WormTarget(base, seen, parameters).space, base)
+    return _twin(base, seen, parameters, truth, float(seen.time[-1]), settings)
+
+
+def _twin(base: Worm, whole: Recording, parameters: Any, truth: np.ndarray, seconds: float, settings: dict[str, Any]) -> Twin:
+    """The twin that learns from the first seconds of a recording, and is judged by all of it."""
+    learned = whole.time <= whole.time[0] + seconds + 1e-9
     seen = Recording(whole.values[learned], whole.neurons, whole.time[learned])
-    same = {
-        name: value for name, value in settings.items() if name not in ("method", "particles", "init_particles", "look_ahead")
-    }
-    later = WormTarget(base, whole, parameters, **same) if held_out else None
-    return Twin(
-        WormTarget(base, seen, parameters, **settings),
-        truth,
-        WormTarget(base, seen, parameters, **same),
-        int(learned.sum()),
-        later,
-    )
+    of_filter = ("method", "particles", "init_particles", "look_ahead")
+    same = {name: value for name, value in settings.items() if name not in of_filter}
+    later = None if learned.all() else WormTarget(base, whole, parameters, **same)
+    target, referee = WormTarget(base, seen, parameters, **settings), WormTarget(base, seen, parameters, **same)
+    return Twin(target, truth, referee, int(learned.sum()), later)
 
 
-def default_point(space: Space) -> dict[str, Any]:
-    """What the default worm has of some parameters, on average of groups."""
-    worm = Worm()
-    return space.named([mean_of(worm.parameters[name], name, group) for name, group in map(split, space.labels)])
+def default_point(space: Space, worm: Worm | None = None) -> np.ndarray:
+    """What a worm, the default one if none is given, has of some parameters, on average of groups."""
+    known = (Worm() if worm is None else worm).parameters
+    return np.array([mean_of(known[name], name, group) for name, group in map(split, space.labels)])
 
 
 @dataclass(frozen=True)
