@@ -47,7 +47,7 @@ class Threads(Cluster):
         self._pool = ThreadPoolExecutor(workers, initializer=_one_core)
 
     def _results(self, function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
-        return self._pool.map(function, items)
+        return self._pool.map(function, items) if len(items) > 1 else map(function, items)  # one alone may have all cores
 
     def close(self) -> None:
         """Let go of workers."""

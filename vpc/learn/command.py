@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from wormsim import check
+
 from ..cluster import connect
 from ..connectome import find
 from ..store import open_dataset
@@ -60,10 +62,13 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
     if options.method != "pmvo" and options.samples is not None:
         raise ValueError(f"--samples is for pmvo, and {options.method} has none")
     filter: dict[str, Any] = {"method": options.filter} if options.filter else {}
-    filter |= {"particles": options.particles} if options.particles else {}
+    filter |= {"particles": options.particles} if options.particles is not None else {}
+    check.whole("--restarts", options.restarts)
     if options.model == "ar":
         if options.paper or options.run:
             raise ValueError("--paper and a run are for the worm; with --model ar the settings are the paper's already")
+        if options.neurons or options.drawn or options.held_out or options.from_default:
+            raise ValueError("--neurons, --drawn, --held-out and --from-default are for the worm, not for --model ar")
         twin, plan = ar_twin(options.truth, **filter), AR[options.method] | chosen
     else:
         if options.paper and options.method != "pmvo":

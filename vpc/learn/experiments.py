@@ -83,8 +83,9 @@ class Twin:
             raise ValueError("no frames were held out")
         found = []
         for seed in range(JUDGES):
-            frames = self.later.filter(Sweep(tuple(np.asarray(theta).tolist()), seed)).run().frames
-            found.append(frames[-1].log_evidence - frames[self.frames - 1].log_evidence)
+            done = self.later.filter(Sweep(tuple(np.asarray(theta).tolist()), seed)).run()
+            known = -np.inf if done.failure else done.log_evidence - done.frames[self.frames - 1].log_evidence
+            found.append(known)
         return float(np.mean(found))
 
 

@@ -27,8 +27,8 @@ class Fit:
     for each `chain`, from hot to cold.
     """
 
-    def __init__(self, dataset: xr.Dataset, target: Target | None = None):
-        self.dataset, self.target = dataset, target
+    def __init__(self, dataset: xr.Dataset, target: Target | None = None, checkpoint: Path | None = None):
+        self.dataset, self.target, self.checkpoint = dataset, target, checkpoint
 
     @property
     def best(self) -> dict[str, Any]:
@@ -96,9 +96,10 @@ class Fit:
         return xr.Dataset(data | {"evaluations": ("moment", count[places])}, {"parameter": self.dataset["parameter"].values})
 
     def trajectories(self, n: int = 10) -> tuple[np.ndarray, xr.DataArray]:
-        """Smoothed paths (path, frame, ...) of the state, one for each of some accepted theta, and these (path, parameter).
+        """Smoothed paths (path, frame, ...) of the state, one for each of some theta that the chain took, and these.
 
-        Each accepted theta keeps the seed of its sweep, which is run again, and one line of descent is drawn from it.
+        Each theta keeps the seed of its sweep, which is run again, and one line of descent is drawn from it. How long the chain
+        stayed at each is not told: weigh them by `theta.steps` to have the posterior.
         """
         data, target = self._sampled(), self.target
         if target is None:
@@ -108,18 +109,19 @@ class Fit:
                 "an ensemble has no lines of descent; learn with method='bootstrap' or 'guided' to have trajectories"
             )
         one = data.isel(chain=-1) if "chain" in data.dims else data
-        steps = np.flatnonzero(one["accepted"].values)
-        if not len(steps):
-            raise ValueError("no proposal was accepted, so that there is no trajectory")
-        steps = steps[np.linspace(0, len(steps) - 1, min(check.whole("n", n), len(steps))).round().astype(int)]
+        seeds = one["sweep_seed"].values
+        taken = np.flatnonzero(np.concatenate([[True], seeds[1:] != seeds[:-1]]))
+        stays = np.diff(np.append(taken, len(seeds)))
+        some = np.linspace(0, len(taken) - 1, min(check.whole("n", n), len(taken))).round().astype(int)
         paths = []
-        for step in steps:
-            seed, theta = int(one["sweep_seed"].values[step]), tuple(one["value"].values[step].tolist())
+        for step in taken[some]:
+            seed, theta = int(seeds[step]), tuple(one["value"].values[step].tolist())
             filter = target.filter(Sweep(theta, seed))
             assert isinstance(filter, SMC)
-            tree, rng = trace_lines(filter), np.random.default_rng([seed, 9])
+            tree, rng = trace_lines(filter), np.random.default_rng([seed, 12])
             paths.append(tree.paths(rng.choice(len(filter.weights), 1, p=filter.weights))[0])
-        return np.stack(paths), one["value"].isel(step=steps).rename(step="path")
+        values = one["value"].isel(step=taken[some]).rename(step="path")
+        return np.stack(paths), values.assign_coords(steps=("path", stays[some]))
 
     def arviz(self) -> xr.DataTree:
         """The draws as ArviZ reads them, one variable for each parameter."""
@@ -150,7 +152,12 @@ def _running_argmax(values: np.ndarray) -> np.ndarray:
 
 def open_fit(path: str | Path, target: Target | None = None) -> Fit:
     """Read a fit that `Fit.save` wrote; `trajectories` needs its target too."""
+    if Path(path).is_file():
+        raise ValueError(f"{path} is not a fit but may be a checkpoint: call its search again with checkpoint={str(path)!r}")
     dataset = open_dataset(path)
     if "best" not in dataset or "settings" not in dataset.attrs:
         raise ValueError(f"{path} is not a fit; vpc.store.open_dataset reads other results")
+    for name, value in ({} if target is None else target.identity).items():
+        if dataset.attrs.get(name) != value:
+            raise ValueError(f"target is not that of {path}: its {name} is {value!r}, there {dataset.attrs.get(name)!r}")
     return Fit(dataset.load(), target)

@@ -89,7 +89,8 @@ def gaps(searches: Mapping[str, Sequence[Mapping[str, Any]]], particles: int = 1
         rows = []
         for way in ways:
             place = np.searchsorted(way["evaluations"], at * (1 + 1e-9), side="right") - 1
-            rows.append(np.maximum(-np.array(way["gap"])[place], least))
+            below = np.array([np.nan if gap is None else -gap for gap in way["gap"]])
+            rows.append(np.fmax(below[place], least))
         low, middle, high = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
         axes = hv.Dimension("sweeps", label="particle sweeps" if particles > 1 else "sweeps")
         nats = hv.Dimension("gap", label="below the truth", unit="nats")
@@ -118,7 +119,7 @@ def profiles(report: Report, truth: Mapping[str, Any] | None = None, fall: float
         first, second = str(data["pair"].values[k]).split(", ")
         values = data["slice"].values[k]
         x, y = data["side"].values[k]
-        squares = [(f"{a:.3g}", f"{b:.3g}", values[i, j] - values.max()) for i, a in enumerate(x) for j, b in enumerate(y)]
+        squares = [(f"{a:.5g}", f"{b:.5g}", values[i, j] - values.max()) for i, a in enumerate(x) for j, b in enumerate(y)]
         map_ = hv.HeatMap(squares, [first, second], hv.Dimension("below", label="less the best", unit="nats"))
         parts.append(map_.opts(cmap="viridis", colorbar=True, clim=(-20, 0), tools=["hover"], **{**SIZE, "show_grid": False}))
     return hv.Layout(parts).cols(2).opts(shared_axes=False)

@@ -19,7 +19,7 @@ from .targets import target_of
 __all__ = ["pmmh"]
 
 AIM = 0.234  # share of proposals to accept (Roberts, Gelman & Gilks 1997)
-BEFORE = 50  # steps until the proposal follows the shape of the draws
+BEFORE = 50  # steps at least, and ten for each parameter, until the proposal follows the shape of the draws
 ADAPTATION = -0.6  # power of the step by which adaptation fades
 
 
@@ -41,7 +41,7 @@ def pmmh(
     watch: Watch | None = None,
     **settings: Any,
 ) -> Fit:
-    """Draw parameters from their posterior.
+    """Draw parameters from their posterior; exactly so if the filter's evidence is unbiased, which an ensemble's is not.
 
     Parameters
     ----------
@@ -59,32 +59,32 @@ def pmmh(
     space = target.space
     steps = check.whole("steps", steps)
     width = check.number("width", width, "a positive number, in units of the prior's sd", lambda x: x > 0)
-    own = {"search": "pmmh", "width": width, "adapt": bool(adapt), "draws": draws, "start": start}
-    with Search(target, own, seed, sweeps, checkpoint, cluster, progress, watch) as search:
-        theta, log_evidence = search.begin(start, draws)
+    own = {"search": "pmmh", "width": width, "adapt": bool(adapt)}
+    with Search(target, own, start, draws, seed, sweeps, checkpoint, cluster, progress, watch) as search:
+        theta, log_evidence, own_seed = search.begin()
         u, size = space.free(theta), len(space)
-        log_width, centre, shape, seed = np.log(width), u.copy(), np.eye(size), 0
+        log_width, centre, shape = np.log(width), u.copy(), np.eye(size)
         score = log_evidence + space.log_prior(theta)
-        search.record(value=theta, objective=score, score=score, accepted=False, sweep_seed=seed)
+        search.record(value=theta, objective=score, score=score, accepted=False, sweep_seed=own_seed)
         for step in search.steps(steps):
             rng = search.rng(step)
-            root = np.linalg.cholesky(shape) if adapt and step > BEFORE else np.eye(size)
+            root = np.linalg.cholesky(shape) if adapt and step > max(BEFORE, 10 * size) else np.eye(size)
             new = u + np.exp(log_width) * root @ rng.standard_normal(size)
             proposal, chance = space.value(new), 0.0
             if space.inside(proposal):
                 values = search.each(proposal[None])[0]
                 likely = float(log_mean(values))
                 gain = likely - log_evidence + space.log_free_prior(new) - space.log_free_prior(u)
-                chance = float(np.exp(min(0.0, gain)))
+                chance = float(np.exp(min(0.0, gain))) if gain == gain else 0.0
             accepted = rng.random() < chance
             if accepted:
                 u, theta, log_evidence = new, proposal, likely
-                seed = search.seeds(search.last_call, 0, search.sweeps)[chosen(values, rng.random())]
+                own_seed = search.seeds(search.last_call, 0, search.sweeps)[chosen(values, rng.random())]
             if adapt:
-                fade = step**ADAPTATION
+                fade, off = (step + 1) ** ADAPTATION, u - centre
                 log_width += fade * (chance - AIM)
-                centre = centre + fade * (u - centre)
-                shape = shape + fade * (np.outer(u - centre, u - centre) - shape) + 1e-9 * np.eye(size)
+                centre = centre + fade * off
+                shape = shape + fade * (np.outer(off, off) - shape) + 1e-9 * np.eye(size)
             score = log_evidence + space.log_prior(theta)
-            search.record(value=theta, objective=score, score=score, accepted=accepted, sweep_seed=seed)
+            search.record(value=theta, objective=score, score=score, accepted=accepted, sweep_seed=own_seed)
         return search.fit()

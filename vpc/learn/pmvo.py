@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from wormsim import check
 
@@ -26,11 +27,11 @@ __all__ = ["ADVANTAGES", "pmvo"]
 MOMENTUM, INERTIA, LEAST = 0.9, 0.999, 1e-8  # of Adam
 CHECK_SWEEPS = 4  # for each sweep of a sample, when the true objective is looked at
 TRIES = 100  # to draw a sample within the bounds
+MARGIN = 1e-3  # of the prior's sd, to stay off a bound, where the density may be 0
 
 
 def _raw(f: np.ndarray) -> np.ndarray:
-    """Less the mean of the others, which keeps the gradient unbiased."""
-    return (f - f.mean()) * len(f) / max(1, len(f) - 1)
+    return f - f.mean()
 
 
 def _normalised(f: np.ndarray) -> np.ndarray:
@@ -38,7 +39,7 @@ def _normalised(f: np.ndarray) -> np.ndarray:
 
 
 def _ranks(f: np.ndarray) -> np.ndarray:
-    return _normalised(f.argsort().argsort().astype(float))
+    return _normalised(rankdata(f))
 
 
 ADVANTAGES = {"normalised": _normalised, "rank": _ranks, "raw": _raw}
@@ -100,44 +101,43 @@ def pmvo(
     if advantage not in ADVANTAGES:
         guess = nearest(str(advantage), ADVANTAGES)
         raise ValueError(f"advantage must be one of {', '.join(ADVANTAGES)}, got {advantage!r}; did you mean {guess!r}?")
-    plan = {"rate": rate, "width": width, "temperature": temperature, "widen": widen}
-    rates, widths, temperatures, widenings = (schedule(name, value, steps) for name, value in plan.items())
-    own = {"search": "pmvo", "steps": steps, "samples": samples, "draws": draws, "start": start}
-    own |= {"advantage": advantage, "checks": checks, **plan}
-    with Search(target, own, seed, sweeps, checkpoint, cluster, progress, watch) as search:
-        theta, _ = search.begin(start, draws, widenings[0])
+    given = {"rate": rate, "width": width, "temperature": temperature, "widen": widen}
+    plan = {name: schedule(name, value, steps) for name, value in given.items()}
+    checked = set(np.linspace(steps, 0, check.whole("checks", checks), endpoint=False).round().astype(int).tolist())
+    own = {"search": "pmvo", "steps": steps, "samples": samples, "checks": checks, "advantage": advantage}
+    own |= {name: [float(values[0]), float(values[-1])] for name, values in plan.items()}
+    with Search(target, own, start, draws, seed, sweeps, checkpoint, cluster, progress, watch) as search:
+        theta, _, _ = search.begin(float(plan["widen"][0]))
         phi, mean, square = space.free(theta), np.zeros(len(space)), np.zeros(len(space))
-        low, high = space.free(space.low), space.free(space.high)
+        low, high = space.free(space.low) + MARGIN, space.free(space.high) - MARGIN
         search.record(value=theta, objective=np.nan, score=np.nan)
-        every = max(1, steps // check.whole("checks", checks))
         for step in search.steps(steps):
-            spread = widths[step - 1]
+            speed, spread, hot, wide = (float(values[step - 1]) for values in plan.values())
             u = _within(search.rng(step), phi, spread, samples, low, high)
             points = space.value(u)
-            f = search.evaluate(points, widenings[step - 1], common=True) / temperatures[step - 1] + space.log_prior(points)
-            worth = _finite(f)
-            gradient = (ADVANTAGES[advantage](worth)[:, None] * (u - phi)).mean(axis=0) / spread**2
-            mean = MOMENTUM * mean + (1 - MOMENTUM) * gradient
-            square = INERTIA * square + (1 - INERTIA) * gradient**2
-            climb = mean / (1 - MOMENTUM**step) / (np.sqrt(square / (1 - INERTIA**step)) + LEAST)
-            phi = np.clip(phi + rates[step - 1] * climb, low, high)
+            f = search.evaluate(points, wide, common=True) / hot + space.log_prior(points)
+            if np.isfinite(f).any():
+                worth = _finite(f)
+                gradient = (ADVANTAGES[advantage](worth)[:, None] * (u - phi)).mean(axis=0) / spread**2
+                mean = MOMENTUM * mean + (1 - MOMENTUM) * gradient
+                square = INERTIA * square + (1 - INERTIA) * gradient**2
+                climb = mean / (1 - MOMENTUM**step) / (np.sqrt(square / (1 - INERTIA**step)) + LEAST)
+                phi = np.clip(phi + speed * climb, low, high)
             theta, score = space.value(phi), np.nan
-            if step % every == 0 or step == steps:
+            if step in checked:
                 score = search.evaluate(theta[None], sweeps=CHECK_SWEEPS * sweeps)[0] + space.log_prior(theta)
-            search.record(value=theta, objective=worth.mean(), score=score)
+            search.record(value=theta, objective=f[np.isfinite(f)].mean() if np.isfinite(f).any() else np.nan, score=score)
         return search.fit()
 
 
 def _within(rng: np.random.Generator, phi: np.ndarray, width: float, n: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Samples (n, parameter) around phi, in pairs; a pair beyond a bound is drawn again, and at last put there."""
+    """Samples (n, parameter) around phi; what falls beyond a bound is drawn again, and at last put there."""
     u = phi + width * _pairs(rng, n, len(phi))
     for _ in range(TRIES):
-        out = np.any((u < low) | (u > high), axis=1)
-        if not out.any():
+        out = (u < low) | (u > high)
+        if not np.any(out):
             break
-        out[: n // 2] |= out[(n + 1) // 2 :]
-        out[(n + 1) // 2 :] = out[: n // 2]
-        u = np.where(out[:, None], phi + width * _pairs(rng, n, len(phi)), u)
+        u = np.where(out, phi + width * rng.standard_normal(u.shape), u)
     return np.clip(u, low, high)
 
 
@@ -160,6 +160,4 @@ def _pairs(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
 def _finite(f: np.ndarray) -> np.ndarray:
     """Worth of samples, where one that failed is worth less than the worst by as much as that is less than the best."""
     good = f[np.isfinite(f)]
-    if not len(good):
-        return np.zeros_like(f)
     return np.where(np.isfinite(f), f, 2 * good.min() - good.max() - 1.0)

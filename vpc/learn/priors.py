@@ -92,7 +92,7 @@ class Prior:
 
     def __str__(self) -> str:
         support = self.law.support()
-        bounds = "" if (self.low, self.high) == support else f" from {self.low:g} to {self.high:g}"
+        bounds = "" if (self.low, self.high) == support else f" from {self.low!r} to {self.high!r}"
         return f"{self.name}{bounds}{', log' * self.log}"
 
 
@@ -141,6 +141,9 @@ class Space:
                 raise ValueError(
                     f"the prior of {label} must be one of vpc.learn.priors, such as rayleigh(mean=9), got {prior!r}"
                 )
+            whole, group = split(label)
+            if group is not None and whole in priors:
+                raise ValueError(f"{whole} is to be learned both as a whole and for {group}; name {whole}[all] for the others")
         self.priors = dict(priors)
         self.labels = tuple(priors)
         which: dict[Prior, list[int]] = {}

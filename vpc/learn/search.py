@@ -5,10 +5,12 @@ checkpoint needs: a search that is resumed runs again from its beginning, and ta
 end otherwise than it would have, and a kill loses no more than the step under way.
 """
 
+import hashlib
 import json
 import os
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,8 +46,9 @@ class Journal:
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
             os.truncate(path, len(whole.encode()))
-        self.lines = [json.loads(line) for line in whole.splitlines()[1:]]
+        self._path, self._lines = path, [json.loads(line) for line in whole.splitlines()[1:]]
         self._file = path.open("a")
+        self._next = 0
 
     @staticmethod
     def _check(path: Path, identity: dict[str, Any]) -> None:
@@ -62,10 +65,19 @@ class Journal:
                     "it was left as it is, choose another name"
                 )
 
-    def add(self, line: list[Any]) -> None:
-        """Write one more line."""
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+    def get(self, items: list[Sweep], compute: Callable[[list[Sweep]], list[Any]]) -> list[Any]:
+        """What is written of the next evaluation, or what is computed and written now."""
+        known = hashlib.sha256(repr(items).encode()).hexdigest()[:16]
+        if self._next < len(self._lines):
+            written, results = self._lines[self._next]
+            if written != known:
+                raise ValueError(f"checkpoint {self._path} is of another search: its line {self._next + 2} has other points")
+        else:
+            results = compute(items)
+            self._file.write(json.dumps([known, results]) + "\n")
+            self._file.flush()
+        self._next += 1
+        return results
 
     def close(self) -> None:
         """Let go of the file."""
@@ -81,6 +93,8 @@ class Search:
         What is evaluated.
     settings
         All that the search depends on, with its name: a checkpoint of others is refused.
+    start, draws
+        Where to begin, or of how many draws from the prior the best is taken.
     seed
         Of all its randomness.
     sweeps
@@ -101,6 +115,8 @@ class Search:
         self,
         target: Target,
         settings: dict[str, Any],
+        start: Mapping[str, Any] | None = None,
+        draws: int = 9,
         seed: int = 0,
         sweeps: int = 1,
         checkpoint: str | Path | None = None,
@@ -110,8 +126,12 @@ class Search:
     ):
         self.target, self.seed = target, check.whole("seed", seed, least=0)
         self.sweeps = check.whole("sweeps", sweeps)
-        self.settings = {**settings, "seed": self.seed, "sweeps": self.sweeps}
-        self._journal = Journal(checkpoint, {**target.identity, "settings": json.dumps(self.settings)}) if checkpoint else None
+        self._start, self._draws = None if start is None else target.space.point(start), check.whole("draws", draws)
+        beginning = {"draws": self._draws} if self._start is None else {"start": self._start.tolist()}
+        self.settings = {**settings, **beginning, "seed": self.seed, "sweeps": self.sweeps}
+        self._known = {**target.identity, "settings": json.dumps(self.settings)}
+        self._checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._journal = Journal(checkpoint, self._known) if checkpoint is not None else None
         self._own = connect("threads" if target.heavy else "serial") if cluster is None else None
         self._cluster = cluster or self._own or Cluster()
         self._progress, self._watch = progress, watch
@@ -148,16 +168,14 @@ class Search:
             for k, theta in enumerate(points)
             for seed in self.seeds(self._calls, 0 if common else k, count)
         ]
-        if self._journal and self._calls < len(self._journal.lines):
-            results = self._journal.lines[self._calls]
-        else:
-            results = [list(result) for result in self._cluster.map(self.target, items, progress=False)]
-            if self._journal:
-                self._journal.add(results)
+        results = self._journal.get(items, self._compute) if self._journal else self._compute(items)
         self._calls += 1
         self.evaluations += len(items)
         self.failures.update(why for _, why in results if why)
         return np.array([value for value, _ in results], dtype=float).reshape(len(points), count)
+
+    def _compute(self, items: list[Sweep]) -> list[Any]:
+        return [list(result) for result in self._cluster.map(self.target, items, progress=False)]
 
     def seeds(self, call: int, point: int, count: int) -> list[int]:
         """Seeds of the sweeps of a point in a call of `evaluate`."""
@@ -169,19 +187,24 @@ class Search:
         """The number of the last call of `evaluate`."""
         return self._calls - 1
 
-    def begin(self, start: dict[str, Any] | None, draws: int, widen: float = 1.0) -> tuple[np.ndarray, float]:
-        """Where to start, and its log evidence: as given, or the best of some draws from the prior."""
+    def begin(self, widen: float = 1.0) -> tuple[np.ndarray, float, int]:
+        """Where to start: as given, or at the best of some draws from the prior; its log evidence, and the seed of a sweep."""
         space, rng = self.target.space, self.rng(0)
-        points = space.draw(rng, check.whole("draws", draws)) if start is None else space.point(start)[None]
-        values = self.evaluate(points, widen)
+        points = space.draw(rng, self._draws) if self._start is None else self._start[None]
+        each = self.each(points, widen)
+        values = log_mean(each)
         if not (values > -np.inf).any():
-            whose = f"all {len(points)} draws from the prior" if start is None else "start"
-            counts = "; ".join(f"{number} x {why}" for why, number in self.failures.most_common())
-            raise ValueError(f"{whose} failed, sweep by sweep: {counts}. Narrow the priors, or give a start that lives")
+            whose = f"all {len(points)} draws from the prior" if self._start is None else "start"
+            raise ValueError(f"{whose} failed, sweep by sweep: {self._reasons}. Narrow the priors, or give a start that lives")
         objective = values + space.log_prior(points)
         best = int(np.argmax(objective))
         self._beginning = {"start_value": (("draw", "parameter"), points), "start_objective": ("draw", objective)}
-        return points[best], float(values[best])
+        seed = self.seeds(self.last_call, best, self.sweeps)[chosen(each[best], rng.random())]
+        return points[best], float(values[best]), seed
+
+    @property
+    def _reasons(self) -> str:
+        return "; ".join(f"{number} x {why}" for why, number in self.failures.most_common())
 
     def steps(self, total: int) -> Iterator[int]:
         """Count from 1 to a total, with a bar."""
@@ -213,12 +236,14 @@ class Search:
     def fit(self, **variables: Any) -> Fit:
         """The result: the trace, the best of it by its score, the start, and other variables."""
         trace = self.trace()
-        score = trace["score"].values
-        best = np.unravel_index(int(np.nanargmax(score)), score.shape)
+        score = np.nan_to_num(trace["score"].values, nan=-np.inf)
+        best = np.unravel_index(int(np.argmax(score)), score.shape)
+        if score[best] == -np.inf:
+            warnings.warn(f"every check of the search failed, so that its start is all it found: {self._reasons}", stacklevel=3)
         found = trace.assign(self._beginning | variables | {"best": ("parameter", trace["value"].values[best])})
-        known = {**self.target.identity, "settings": json.dumps(self.settings), "best_score": float(score[best])}
-        known |= {"evaluations": self.evaluations, "failures": json.dumps(dict(self.failures))}
-        return Fit(found.assign_attrs(known), self.target)
+        known = {**self._known, "best_score": float(score[best]), "evaluations": self.evaluations}
+        known["failures"] = json.dumps(dict(self.failures))
+        return Fit(found.assign_attrs(known), self.target, self._checkpoint)
 
 
 def log_mean(values: np.ndarray) -> np.ndarray:

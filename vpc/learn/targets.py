@@ -26,6 +26,7 @@ from .priors import Prior, Space, flattened, lognormal, normal, rayleigh, split
 __all__ = ["ArTarget", "Observations", "Sweep", "Target", "WormTarget", "target_of"]
 
 RAYLEIGH = {"w_m": 9.0, "w_s": 10.3}  # scales of the paper's priors
+SETTINGS = ("method", "particles", "init_particles", "look_ahead", "scaling", "factor", "sigma", "pose", "pose_spread")
 WEIGHT_MEAN = 0.0185  # of the Rayleigh prior of each weight of the autoregressive model
 
 
@@ -82,6 +83,7 @@ class Target:
         priors = json.dumps({label: str(prior) for label, prior in self.space.priors.items()})
         return {
             "version": version("virtual-patch-clamp"),
+            "target": type(self).__qualname__,
             "method": self.method,
             **{name: known[name] for name in ("model", "parameters", "observations", "particles")},
             "look_ahead": self.look_ahead,
@@ -90,9 +92,10 @@ class Target:
 
 
 class WormTarget(Target):
-    """A worm and a recording; `settings` are those of `vpc.impute`.
+    """A worm and a recording; `settings` are `scaling`, `factor`, `sigma`, `pose` and `pose_spread` of `vpc.impute`.
 
-    Noise, sigma and the prior of the start are learned from the worm as it is given, and kept for all theta.
+    A bootstrap filter starts from the prior unless `init_particles` says otherwise. Noise, sigma and the prior of the start are
+    learned from the worm as it is given, and kept for all theta.
     """
 
     heavy = True
@@ -110,6 +113,12 @@ class WormTarget(Target):
     ):
         if not isinstance(recording, Recording):
             raise ValueError(f"recording must be a vpc.Recording, got {type(recording).__name__}")
+        for name in settings:
+            if name not in SETTINGS:
+                known = ", ".join(SETTINGS)
+                raise ValueError(
+                    f"{name} is not a setting of a search or its filter: {known}; did you mean {nearest(name, SETTINGS)!r}?"
+                )
         self.worm, self.recording = worm, recording
         self.settings = settings | {"candidates": check.whole("init_particles", init_particles, least=0)}
         space = Space(_priors(parameters, lambda name: worm_prior(worm, name)))
@@ -127,7 +136,7 @@ class WormTarget(Target):
 
 
 class ArTarget(Target):
-    """The autoregressive model, or its twin. Parameters are weights, as "W[3, 7]", all by default, and its other numbers."""
+    """The autoregressive model, or its twin. Parameters are weights, as "W[3,7]", all by default, and its other numbers."""
 
     def __init__(
         self,
@@ -208,6 +217,7 @@ def _priors(parameters: Iterable[str] | Mapping[str, Any], default: Any) -> dict
     if isinstance(parameters, str):
         raise ValueError(f"parameters must be a list of names, such as [{parameters!r}], or a mapping from names to priors")
     flat = flattened(parameters) if isinstance(parameters, Mapping) else dict.fromkeys(parameters)
+    flat = {label.replace(" ", ""): prior for label, prior in flat.items()}
     usual = {label: default(label) for label in flat}  # refuses unknown names
     return {label: usual[label] if prior is None else prior for label, prior in flat.items()}
 

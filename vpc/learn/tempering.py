@@ -49,7 +49,7 @@ def parallel_tempering(
     watch: Watch | None = None,
     **settings: Any,
 ) -> Fit:
-    """Draw parameters from their posterior by chains of several temperatures.
+    """Draw parameters from their posterior by chains of several temperatures; as exactly as `pmmh` does.
 
     Parameters
     ----------
@@ -58,7 +58,8 @@ def parallel_tempering(
     temperatures
         From hot to cold; the last must be 1.
     width
-        sd of a proposal, in units of the prior's: one number, or one for each chain.
+        sd of a proposal, in units of the prior's: one for each chain, or one number, for the coldest, and larger for others by
+        the root of their temperature.
     from_prior
         Let the hottest chain propose from the prior.
 
@@ -67,21 +68,21 @@ def parallel_tempering(
     target = target_of(model, recording, parameters, **settings)
     space = target.space
     steps = check.whole("steps", steps)
-    ladder = check.array("temperatures", temperatures, (len(temperatures),))
-    if len(ladder) < 2 or ladder[-1] != 1 or (np.diff(ladder) >= 0).any():
+    ladder = check.array("temperatures", temperatures, np.shape(temperatures))
+    if ladder.ndim != 1 or len(ladder) < 2 or ladder[-1] != 1 or (np.diff(ladder) >= 0).any():
         raise ValueError(f"temperatures must be at least two numbers that fall to 1, got {temperatures!r}")
-    widths = check.array("width", np.broadcast_to(width, ladder.shape) if np.ndim(width) == 0 else width, ladder.shape)
+    widths = check.array("width", width * np.sqrt(ladder) if np.ndim(width) == 0 else width, ladder.shape)
     if (widths <= 0).any():
         raise ValueError(f"width must be positive, got {width!r}")
     chains, size = len(ladder), len(space)
     own = {"search": "parallel_tempering", "temperatures": ladder.tolist(), "width": widths.tolist()}
-    own |= {"from_prior": bool(from_prior), "draws": draws, "start": start}
-    with _Search(target, own, seed, sweeps, checkpoint, cluster, progress, watch) as search:
-        first, likely = search.begin(start, draws)
+    own |= {"from_prior": bool(from_prior)}
+    with _Search(target, own, start, draws, seed, sweeps, checkpoint, cluster, progress, watch) as search:
+        first, likely, own_seed = search.begin()
         theta, log_evidence = np.tile(first, (chains, 1)), np.full(chains, likely)
         u, seeds, accepted, swapped = (
             space.free(theta),
-            np.zeros(chains, np.int64),
+            np.full(chains, own_seed),
             np.zeros(chains, bool),
             np.full(chains - 1, np.nan),
         )
