@@ -62,6 +62,47 @@ def test_parameters_that_are_tied_are_said_to_be():
     assert report.verdict("W[0,1]") == "weakly determined"
 
 
+class Noise(Exact):
+    """Evidence that has nothing to do with the parameters."""
+
+    sd = 10.0
+
+    def __call__(self, sweep):
+        return float(self.sd * np.random.default_rng(abs(hash(sweep)) % 2**32).standard_normal()), ""
+
+
+@pytest.mark.parametrize("sd", [1.0, 10.0, 50.0])
+def test_noise_determines_nothing(sd, monkeypatch):
+    """40 verdicts on pure noise: none is "determined", and few are anything else; an sd of 10 nats is too much to tell."""
+    monkeypatch.setattr(Noise, "sd", sd)
+    verdicts = []
+    for seed in range(20):
+        report = learn.identifiability(Noise(BASE, seen(), PRIORS), at=PEAK, seed=seed, pairs=False, progress=False)
+        verdicts += [report.verdict(label) for label in ("W[0,1]", "process_noise")]
+    assert verdicts.count("determined") <= 1
+    assert verdicts.count("not determined") >= 34
+    assert ("too much to tell" in str(report)) == (sd >= 10)
+
+
+def test_without_evidence_the_interval_is_the_priors():
+    """Wherever one looks."""
+    flat = type("Flat", (Exact,), {"__call__": lambda self, sweep: (0.0, "")})(BASE, seen(), PRIORS)
+    report = learn.identifiability(flat, at={"W": {"0,1": 0.6}, "process_noise": 0.4}, progress=False)
+    one = report.dataset.sel(parameter="W[0,1]")
+    np.testing.assert_allclose([one["low"], one["high"]], [0.3 - 1.645 * 0.15, 0.3 + 1.645 * 0.15], rtol=1e-2)
+
+
+def test_failures_are_survived_or_told(monkeypatch):
+    real = Exact.__call__
+    monkeypatch.setattr(Exact, "__call__", lambda self, sweep: (-np.inf, "no") if sweep.theta[0] > 0.4 else real(self, sweep))
+    report = learn.identifiability(exact(), at=PEAK, progress=False)
+    assert np.isfinite(report.dataset["contraction"]).all()
+    assert np.isfinite(report.dataset.attrs["scatter"])
+    monkeypatch.setattr(Exact, "__call__", lambda self, sweep: (-np.inf, "no"))
+    with pytest.raises(ValueError, match="at gives no evidence"):
+        learn.identifiability(exact(), at=PEAK, progress=False)
+
+
 def test_sweeps_scatter():
     report = learn.identifiability(particles(), at=PEAK, sweeps=4, pairs=False, progress=False)
     assert 0.05 < report.dataset.attrs["scatter"] < 2

@@ -125,11 +125,14 @@ def test_bad_priors_are_refused(make, words):
 
 def test_the_raw_gradient_is_that_of_the_mean():
     """For f = -(u - a)^2 / 2 that of its mean under N(phi, s^2) is a - phi: within 4 standard errors of 20,000 estimates."""
-    rng, a, phi, s, n = np.random.default_rng(0), 2.0, 0.5, 0.3, 5
-    u = phi + s * rng.standard_normal((20_000, n))
-    f = -0.5 * np.square(u - a)
-    found = np.array([(ADVANTAGES["raw"](row) * (x - phi)).mean() / s**2 for row, x in zip(f, u, strict=True)])
-    assert abs(found.mean() - (a - phi)) < 4 * found.std() / np.sqrt(len(found))
+    rng, a, phi, s = np.random.default_rng(0), np.array([2.0, -1.0]), np.array([0.5, 0.0]), 0.3
+    found = []
+    for _ in range(20_000):
+        u = phi + s * _pairs(rng, 4, 2)
+        f = -0.5 * np.square(u - a).sum(axis=1) + 7.0
+        found.append((ADVANTAGES["raw"](f)[:, None] * (u - phi)).mean(axis=0) / s**2)
+    error = np.mean(found, axis=0) - (a - phi)
+    assert (np.abs(error) < 4 * np.std(found, axis=0) / np.sqrt(len(found))).all()
 
 
 @pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (6, 10)])
@@ -200,7 +203,7 @@ def test_calibration(search):
             fit = learn.pmmh(particles(40, theta=truth, seed=k), steps=210, width=0.8, **common)
         else:
             ladder = {"temperatures": (2.5, 1.0), "width": (1.2, 0.8)}
-            fit = learn.parallel_tempering(exact(theta=truth, seed=k), steps=120, **ladder, **common)
+            fit = learn.parallel_tempering(particles(40, theta=truth, seed=k), steps=90, **ladder, **common)
         draws = fit.draws.values
         kept = draws[np.linspace(len(draws) // 4, len(draws) - 1, 9).astype(int)]
         ranks.append((kept < truth).sum(axis=0))
@@ -209,17 +212,19 @@ def test_calibration(search):
 
 
 def test_trajectories_are_smoothed_paths():
-    """With parameters all but known, the mean of 400 paths is Kalman's smoothed mean: 14 numbers within 4.5 standard errors."""
+    """With parameters all but known, the mean of 600 paths is Kalman's smoothed mean: 14 numbers within 4.5 standard errors."""
     known = {"W": {"0,1": priors.normal(0.3, 1e-4)}, "process_noise": priors.lognormal(0.4, 1e-4)}
     target = learn.ArTarget(BASE, seen(), known, particles=300)
     fit = learn.pmmh(target, steps=600, progress=False)
-    paths, theta = fit.trajectories(400)
+    paths, theta = fit.trajectories(1000)
     assert theta.sizes == {"path": len(paths), "parameter": 2}
+    assert 300 < len(paths) <= int(theta.steps.sum()) == 601
+    first, paths = paths[0], np.repeat(paths, theta.steps, axis=0)
     error = paths.mean(axis=0) - BASE.kalman(*seen()).smoothed_mean
     spread = np.stack([batch_error(paths[:, k]) for k in range(paths.shape[1])])
     assert (np.abs(error) < 4.5 * spread).all()
     again, _ = fit.trajectories(3)
-    np.testing.assert_array_equal(again[0], paths[0])
+    np.testing.assert_array_equal(again[0], first)
 
 
 # The same result, however it is computed.
@@ -301,6 +306,18 @@ def test_where_it_runs_does_not_matter(kind):
     assert one.dataset.identical(other.dataset)
 
 
+def test_paths_of_a_tempered_chain_are_those_of_its_states():
+    """States may come by a swap, or be the start: each has the seed of the sweep that gave its evidence."""
+    target = particles()
+    fit = learn.parallel_tempering(target, steps=60, temperatures=(2.0, 1.0), width=1.0, sweeps=1, progress=False)
+    _, theta = fit.trajectories(1000)
+    cold = fit.dataset.isel(chain=-1)
+    assert int(theta.steps.sum()) == 61
+    for value, seed, score in zip(cold["value"].values, cold["sweep_seed"].values, cold["score"].values, strict=True):
+        again = target(Sweep(tuple(value.tolist()), int(seed)))[0] + target.space.log_prior(value)
+        assert again == pytest.approx(score, abs=1e-9)
+
+
 def test_a_fit_is_saved_and_opened(tmp_path):
     fit = learn.parallel_tempering(particles(), steps=4, progress=False)
     fit.save(tmp_path / "fit.zarr")
@@ -316,6 +333,11 @@ def test_a_fit_is_saved_and_opened(tmp_path):
     with pytest.raises(ValueError, match="not a fit"):
         vpc.store.save_dataset(fit.dataset.drop_vars("best"), tmp_path / "x.zarr")
         learn.open_fit(tmp_path / "x.zarr")
+    with pytest.raises(ValueError, match="target is not that of"):
+        learn.open_fit(tmp_path / "fit.zarr", particles(61))
+    learn.pmmh(particles(), steps=1, checkpoint=tmp_path / "c.zarr", progress=False)
+    with pytest.raises(ValueError, match="may be a checkpoint"):
+        learn.open_fit(tmp_path / "c.zarr")
 
 
 def test_progress_shows_objective_and_parameters(capfd, monkeypatch):
@@ -341,7 +363,7 @@ def nothing_lives(self, sweep):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: learn.pmvo(WORM, record(), ["w_sm"]), "'w_sm' is not a parameter of the worm; did you mean 'w_s'"),
+        (lambda: learn.pmvo(WORM, record(), ["w_ss"]), "'w_ss' is not a parameter of the worm; did you mean 'w_s'"),
         (lambda: learn.pmvo(WORM, record(), ["w_m[AVA]"]), "w_m is one number for the whole worm"),
         (lambda: learn.pmvo(WORM, record(), ["g_leak[AVX]"]), "did you mean 'AVA'"),
         (lambda: learn.pmvo(WORM, record(), "w_s"), "parameters must be a list"),
@@ -351,6 +373,9 @@ def nothing_lives(self, sweep):
         (lambda: learn.pmvo(WORM, record(), ["w_s"], start={"w_m": 3.0}), "it lacks w_s and has w_m too"),
         (lambda: learn.pmvo(WORM, record(), ["w_s"], advantage="ranks"), "did you mean 'rank'"),
         (lambda: learn.pmvo(WORM, record(), ["w_s"], rate=(1, 2, 3)), "rate must be a number or a pair"),
+        (lambda: learn.pmvo(WORM, record(), ["g_leak", "g_leak[AVA]"]), "both as a whole and for AVA"),
+        (lambda: learn.pmvo(WORM, record(), ["w_s"], particle=9), "did you mean 'particles'"),
+        (lambda: learn.pmmh(WORM, record(), ["w_s"], temperature=9), "temperature is not a setting"),
         (lambda: learn.pmvo(WORM, 3, ["w_s"]), "recording must be a vpc.Recording"),
         (lambda: learn.pmvo(3, 3, ["w_s"]), "model must be a vpc.Worm"),
         (lambda: learn.pmvo(BASE, seen(), ["W[1,0]"]), "W.i,j. has i < j < 2"),
@@ -359,6 +384,7 @@ def nothing_lives(self, sweep):
         (lambda: learn.pmvo(particles(), seen()), "model is a target"),
         (lambda: learn.pmmh(particles(), width=0), "width must be a positive number"),
         (lambda: learn.parallel_tempering(particles(), temperatures=(2, 3, 1)), "that fall to 1"),
+        (lambda: learn.parallel_tempering(particles(), temperatures=2.0), "that fall to 1"),
         (lambda: learn.pmvo(exact(), steps=2, progress=False).draws, "this fit is an optimum"),
         (lambda: vpc.cluster.connect("thread"), "did you mean 'threads'"),
     ],
@@ -382,6 +408,33 @@ def test_when_every_draw_fails_the_reasons_are_counted(monkeypatch):
         learn.pmvo(exact(), progress=False)
     with pytest.raises(ValueError, match=r"start failed.*1 x "):
         learn.pmmh(exact(), start={"W": {"0,1": 0.3}, "process_noise": 0.4}, progress=False)
+
+
+def test_bad_arguments_leave_no_checkpoint(tmp_path):
+    for bad in ({"checks": 0}, {"draws": 0}, {"start": {"W": {"0,1": 9.9}, "process_noise": -1.0}}, {"rate": -1}):
+        with pytest.raises(ValueError, match="must be|outside"):
+            learn.pmvo(particles(), **bad, checkpoint=tmp_path / "a.jsonl", progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_whose_points_are_others_is_refused(tmp_path):
+    file = tmp_path / "a.jsonl"
+    learn.pmvo(particles(), steps=2, samples=2, checkpoint=file, progress=False)
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([lines[0], lines[2], *lines[2:]]))
+    with pytest.raises(ValueError, match="its line 2 has other points"):
+        learn.pmvo(particles(), steps=2, samples=2, checkpoint=file, progress=False)
+
+
+def test_when_nothing_but_the_start_lives(monkeypatch):
+    """Samples that all fail move nothing, and the result says so."""
+    real, start = Exact.__call__, {"W": {"0,1": 0.3}, "process_noise": 0.4}
+    calls = iter(range(1000))
+    monkeypatch.setattr(Exact, "__call__", lambda self, sweep: (-np.inf, "no") if next(calls) else real(self, sweep))
+    with pytest.warns(UserWarning, match=r"its start is all it found: \d+ x no"):
+        fit = learn.pmvo(exact(), steps=3, start=start, advantage="rank", progress=False)
+    assert fit.best == start
+    assert np.isnan(fit.trace["objective"].values).all()
 
 
 def test_samples_that_fail_are_survived(monkeypatch):
@@ -451,7 +504,7 @@ def test_parameters_of_groups_reach_the_worm():
     worm = target.living(np.array([8.0, 70.0, 110.0]))
     assert worm.parameters["w_s"] == 8.0
     assert dict(worm.parameters["g_leak"]) == {"all": 100.0, "AVA": 70.0, "DB": 110.0}
-    assert str(target.space.priors["g_leak[AVA]"]) == "lognormal(100.0, 0.3) from 1 to 100000, log"
+    assert str(target.space.priors["g_leak[AVA]"]) == "lognormal(100.0, 0.3) from 1 to 100000.0, log"
 
 
 def test_evidence_of_the_target_is_that_of_the_model():

@@ -31,6 +31,7 @@ __all__ = ["add_options", "learn", "told"]
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `vpc learn` takes."""
+    command.add_argument("run", nargs="?", help="a run of a worm that `vpc simulate --out` wrote; or make data with --preset")
     command.add_argument(
         "--model", choices=["ar", "worm"], default="worm", help="the autoregressive model or the worm (default)"
     )

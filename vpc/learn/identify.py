@@ -5,7 +5,6 @@ around its peak, the posterior's covariance is about (1 + H)^-1. The contraction
 was learned.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -25,7 +24,7 @@ FINE = np.array([-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5])  # in units of where it 
 FALL = 5.0  # nats
 DETERMINED, WEAKLY = 0.5, 0.9  # contractions
 TIED = 0.8  # correlation of two parameters that are known only together
-MOST_PAIRS = 10
+PAIRED = 5  # parameters whose pairs are looked at
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,16 @@ class Report:
                 f"{label} is {self.verdict(label)}: {float(one['at']):.4g}, about {low:.4g} to {high:.4g}; its sd is "
                 f"{float(one['contraction']):.2f} of the prior's, which is {before:.3g}. The evidence falls by at least "
                 f"{float(one['fall']):.1f} nats within one of these, and a sweep scatters by {data.attrs['scatter']:.1f}."
+                + " That is too much to tell: take more sweeps or particles."
+                * (float(one["unsure"]) > 1)
             )
         for a, b in combinations(map(str, data["parameter"].values), 2):
             tie = float(data["correlation"].sel(parameter=a, other=b))
             if abs(tie) > TIED:
                 other = "fall" if tie < 0 else "rise"
                 lines.append(f"{a} and {b} are tied: a rise of one is made up for by a {other} of the other ({tie:.2f}).")
+        if data.sizes["parameter"] > PAIRED or "pair" not in data:
+            lines.append("Pairs beyond these were not looked at: what is tied to others is known less well than it seems.")
         lost = [label for label in map(str, data["parameter"].values) if self.verdict(label) == "not determined"]
         lines.append(
             f"The data do not determine {', '.join(lost)}." if lost else "The data say something about every parameter."
@@ -119,7 +122,8 @@ class _Look:
 
     def __call__(self, offsets: np.ndarray) -> np.ndarray:
         """log evidence (place, sweep)."""
-        points = self.target.space.value(self.centre + offsets)
+        space = self.target.space
+        points = np.clip(space.value(self.centre + offsets), space.low, space.high)
         items = [Sweep(tuple(point.tolist()), seed) for point in points for seed in self.seeds]
         found = [value for value, _ in self.cluster.map(self.target, items, self.progress)]
         return np.array(found).reshape(len(points), len(self.seeds))
@@ -133,53 +137,66 @@ def _along(size: int, which: int, steps: np.ndarray) -> np.ndarray:
 
 def _report(look: _Look, pairs: bool) -> Report:
     space, size = look.target.space, len(look.centre)
+    own = np.arange(size)
     coarse = look.inside(np.concatenate([_along(size, k, COARSE) for k in range(size)])).reshape(size, len(COARSE), size)
-    rough = look(coarse.reshape(-1, size)).mean(axis=1).reshape(size, -1)
-    reach = np.array([_reach(coarse[k, :, k], rough[k]) for k in range(size)])
+    rough = look(coarse.reshape(-1, size)).reshape(size, len(COARSE), -1)
+    if not np.isfinite(rough[:, COARSE == 0]).any():
+        raise ValueError("at gives no evidence: all its sweeps fail; start from a point that lives, such as fit.best")
+    scatter = _scatter(rough)
+    fall = max(FALL, 4 * scatter / np.sqrt(rough.shape[2]))
+    reach = np.array([_reach(coarse[k, :, k], rough[k].mean(axis=1), fall) for k in own])
     fine = look.inside(np.concatenate([_along(size, k, FINE * reach[k]) for k in range(size)])).reshape(size, len(FINE), size)
     each = look(fine.reshape(-1, size)).reshape(size, len(FINE), -1)
-    scatter = float(np.sqrt(np.where(np.isfinite(each), each, np.nan).var(axis=2, ddof=1).mean()))
-    bends = np.array([_bend(fine[k, :, k], each[k].mean(axis=1)) for k in range(size)])
-    slope, curvature = bends[:, 0], np.diag(np.maximum(bends[:, 1], 0.0))
-    chosen = list(combinations(range(min(size, 5)), 2))[:MOST_PAIRS] if pairs else []
+    bends = np.array([_bend(fine[k, :, k], each[k], fall) for k in own])
+    slope, unsure, curvature = bends[:, 0], bends[:, 2], np.diag(np.maximum(bends[:, 1] - 2 * bends[:, 2], 0.0))
+    chosen = list(combinations(range(min(size, PAIRED)), 2)) if pairs else []
     grid, slices = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]), []
     for i, j in chosen:
         rows, columns = (side.ravel() for side in np.meshgrid(grid * reach[i], grid * reach[j], indexing="ij"))
         offsets = look.inside(_along(size, i, rows) + _along(size, j, columns))
         values = look(offsets).mean(axis=1)
         slices.append(values.reshape(len(grid), len(grid)))
-        curvature[i, j] = curvature[j, i] = _twist(offsets[:, i], offsets[:, j], values, curvature[[i, j], [i, j]])
+        twist = _twist(offsets[:, i], offsets[:, j], values, bends[[i, j], 1], fall)
+        most = np.sqrt(curvature[i, i] * curvature[j, j])
+        curvature[i, j] = curvature[j, i] = np.clip(twist, -most, most)
     covariance = np.linalg.inv(np.eye(size) + _positive(curvature))
     sd = np.sqrt(np.diag(covariance))
-    peak = np.clip(covariance @ slope, -1.5 * reach, 1.5 * reach)  # where the quadratic has its top, if it is near
-    values = np.concatenate([coarse[np.arange(size), :, np.arange(size)], fine[np.arange(size), :, np.arange(size)]], axis=1)
-    profile = np.concatenate([rough, each.mean(axis=2)], axis=1)
+    known = np.diag(curvature) > 0  # where the evidence is all noise its slope is too
+    peak = np.clip(look.centre + covariance @ (np.where(known, slope, 0.0) - look.centre), -3, 3)  # prior: N(0, 1)
+    values = np.concatenate([coarse[own, :, own], fine[own, :, own]], axis=1)
+    profile = np.concatenate([rough.mean(axis=2), each.mean(axis=2)], axis=1)
     order = np.argsort(values, axis=1)
     places = [space.priors[label].value(look.centre[k] + values[k, order[k]]) for k, label in enumerate(space.labels)]
-    ends = [space.value(look.centre + peak + side * 1.645 * sd) for side in (-1, 1)]
-    drop = [float(rough[k].max() - rough[k, [0, -1]].max()) for k in range(size)]
+    ends = [space.value(peak + side * 1.645 * sd) for side in (-1, 1)]
+    sides = rough.mean(axis=2)
     data: dict[str, Any] = {
         "value": (("parameter", "place"), np.array(places)),
         "profile": (("parameter", "place"), np.take_along_axis(profile, order, axis=1), {"units": "nats"}),
         "curvature": (("parameter", "other"), curvature),
+        "unsure": ("parameter", unsure),
         "contraction": ("parameter", sd),
         "correlation": (("parameter", "other"), covariance / np.outer(sd, sd)),
         "at": ("parameter", space.value(look.centre)),
         "low": ("parameter", np.clip(ends[0], space.low, space.high)),
         "high": ("parameter", np.clip(ends[1], space.low, space.high)),
         "prior_sd": ("parameter", [prior.sd for prior in space.priors.values()]),
-        "fall": ("parameter", drop),
+        "fall": ("parameter", sides.max(axis=1) - sides[:, [0, -1]].max(axis=1)),
     }
     coords = {"parameter": list(space.labels), "other": list(space.labels)}
     if slices:
-        names = [f"{space.labels[i]}, {space.labels[j]}" for i, j in chosen]
-        sides = [[space.priors[space.labels[k]].value(look.centre[k] + grid * reach[k]) for k in pair] for pair in chosen]
-        data |= {"slice": (("pair", "row", "column"), np.array(slices)), "side": (("pair", "which", "row"), np.array(sides))}
-        coords["pair"] = names
+        edges = [[space.priors[space.labels[k]].value(look.centre[k] + grid * reach[k]) for k in pair] for pair in chosen]
+        data |= {"slice": (("pair", "row", "column"), np.array(slices)), "side": (("pair", "which", "row"), np.array(edges))}
+        coords["pair"] = [f"{space.labels[i]}, {space.labels[j]}" for i, j in chosen]
     return Report(xr.Dataset(data, coords, {"scatter": scatter}))
 
 
-def _reach(offsets: np.ndarray, values: np.ndarray) -> float:
+def _scatter(values: np.ndarray) -> float:
+    """sd of sweeps (..., sweep) at a place, of those places where none failed."""
+    good = np.isfinite(values).all(axis=-1)
+    return float(np.sqrt(values[good].var(axis=-1, ddof=1).mean())) if good.any() else np.inf
+
+
+def _reach(offsets: np.ndarray, values: np.ndarray, enough: float) -> float:
     """How far from the centre, at most 1, the evidence has fallen by some nats, on average of both sides."""
     top, found = values[offsets == 0].max(), []
     for side in (-1, 1):
@@ -188,27 +205,35 @@ def _reach(offsets: np.ndarray, values: np.ndarray) -> float:
         far = [0.0, *np.abs(offsets[on])]
         fall = np.maximum.accumulate([0.0, *np.where(np.isfinite(values[on]), top - values[on], 1e6)])
         root = np.sqrt(np.maximum(fall, 0))  # a parabola is a straight line then
-        found.append(float(np.interp(np.sqrt(FALL), root, far)) if fall[-1] > FALL else 1.0)
+        found.append(float(np.interp(np.sqrt(enough), root, far)) if fall[-1] > enough else 1.0)
     return float(np.clip(np.mean(found), 0.005, 1.0))
 
 
-def _bend(offsets: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Slope at the centre and curvature, less for a fall, of a parabola through places that are not far below the best."""
-    good = np.isfinite(values)
-    if good.sum() < 3:
-        return 0.0, 1.0 / max(np.ptp(offsets), 1e-9) ** 2
-    x, y = offsets[good], values[good]
-    weights = 1 / (1 + np.maximum(0, y.max() - y) / FALL)
-    square, slope, _ = np.polyfit(x, y, 2, w=weights)
-    return float(slope), float(-2 * square)
+def _bend(offsets: np.ndarray, values: np.ndarray, fall: float) -> tuple[float, float, float]:
+    """Slope at the centre and curvature of a parabola through (place, sweep), and the standard error of the latter.
+
+    Places that are far below the best count for less, and what all places of a sweep have in common for nothing.
+    """
+    good = np.isfinite(values).all(axis=1)
+    if good.sum() < 4:
+        return 0.0, 1.0 / max(np.ptp(offsets), 1e-9) ** 2, 0.0
+    x, y = offsets[good], values[good] - values[good].mean(axis=0)
+    weights = 1 / (1 + np.maximum(0, y.mean(axis=1).max() - y.mean(axis=1)) / fall)
+    shape = np.stack([np.ones_like(x), x, -0.5 * x**2], axis=1) * weights[:, None]
+    inverse = np.linalg.pinv(shape)
+    each = inverse @ (y * weights[:, None])  # a parabola for each sweep
+    rest = shape @ each - y * weights[:, None]
+    noise = np.sqrt(np.square(rest).sum() / max(1, rest.size - each.size))
+    error = noise * np.sqrt(np.square(inverse[2]).sum() / y.shape[1])
+    return float(each[1].mean()), float(each[2].mean()), float(error)
 
 
-def _twist(x: np.ndarray, y: np.ndarray, values: np.ndarray, own: Sequence[float] | np.ndarray) -> float:
+def _twist(x: np.ndarray, y: np.ndarray, values: np.ndarray, own: np.ndarray, fall: float) -> float:
     """The mixed curvature of two parameters, whose own are known."""
     good = np.isfinite(values)
     rest = values + 0.5 * own[0] * x**2 + 0.5 * own[1] * y**2
     columns = np.stack([np.ones_like(x), x, y, -x * y], axis=1)[good]
-    weights = 1 / (1 + np.maximum(0, values[good].max() - values[good]) / FALL)
+    weights = 1 / (1 + np.maximum(0, values[good].max() - values[good]) / fall)
     return float(np.linalg.lstsq(columns * weights[:, None], rest[good] * weights, rcond=None)[0][3])
 
 

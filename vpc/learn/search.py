@@ -236,7 +236,7 @@ class Search:
     def fit(self, **variables: Any) -> Fit:
         """The result: the trace, the best of it by its score, the start, and other variables."""
         trace = self.trace()
-        score = np.nan_to_num(trace["score"].values, nan=-np.inf)
+        score = np.where(np.isnan(trace["score"]), -np.inf, trace["score"])
         best = np.unravel_index(int(np.argmax(score)), score.shape)
         if score[best] == -np.inf:
             warnings.warn(f"every check of the search failed, so that its start is all it found: {self._reasons}", stacklevel=3)
