@@ -62,10 +62,9 @@ class Local(Cluster):
 
         self._cluster = LocalCluster(n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0")
         self._client = Client(self._cluster)
-        self._client.run(_one_core)
 
     def _results(self, function: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
-        futures = [self._client.submit(function, item, pure=False) for item in items]
+        futures = [self._client.submit(_on_one_core, function, item, pure=False) for item in items]
         return (future.result() for future in futures)
 
     def close(self) -> None:
@@ -75,7 +74,12 @@ class Local(Cluster):
 
 
 def _one_core() -> None:
-    numba.set_num_threads(1)
+    numba.set_num_threads(1)  # of the thread that calls it
+
+
+def _on_one_core(function: Callable[[Any], Any], item: Any) -> Any:
+    _one_core()
+    return function(item)
 
 
 def connect(kind: str = "threads", workers: int | None = None) -> Cluster:
