@@ -198,11 +198,16 @@ class Restart:
             "swaps": fit.swaps.values.tolist() if "swapped" in starts else None,
             "way": {
                 "evaluations": way["evaluations"].values.tolist(),
-                "gap": gaps,
-                "value": way["value"].values.tolist() if len(self.twin.truth) < 10 else None,
+                "gap": rounded(gaps),
+                "value": rounded(way["value"].values) if len(self.twin.truth) < 10 else None,
             },
-            "start": {name: starts[f"start_{name}"].values.tolist() for name in ("value", "objective")},
+            "start": {name: rounded(starts[f"start_{name}"].values) for name in ("value", "objective")},
         }
+
+
+def rounded(values: Any) -> Any:
+    """Numbers as lists of six digits, for a file that people share."""
+    return [rounded(value) for value in values] if np.ndim(values) else float(f"{values:.6g}")
 
 
 def numbered(path: str | None, seed: int) -> str | None:

@@ -32,12 +32,14 @@ def convergence(fit: Fit | xr.Dataset, truth: Mapping[str, Any] | None = None) -
     labels, known = [str(label) for label in trace["parameter"].values], flattened(truth or {})
     few = len(labels) <= FEW
     right: list[Any] = []
-    for k, label in enumerate(labels):
-        line = hv.Curve((steps, trace["value"].values[:, k]), "step", "parameter", **({"label": label} if few else {}))
-        colour = COLOURS[k] if few else COLOURS[0]
-        right.append(line.opts(color=colour, line_width=2 if few else 1, alpha=1 if few else 0.4))
-        if few and label in known:
-            right.append(hv.HLine(known[label]).opts(color=colour, line_dash="dashed", line_width=1))
+    if not few:
+        lines = [np.column_stack([steps, trace["value"].values[:, k]]) for k in range(len(labels))]
+        right.append(hv.Path(lines, ["step", "parameter"]).opts(color=COLOURS[0], line_width=1, alpha=0.4))
+    for k, label in enumerate(labels if few else ()):
+        line = hv.Curve((steps, trace["value"].values[:, k]), "step", "parameter", label=label)
+        right.append(line.opts(color=COLOURS[k], line_width=2))
+        if label in known:
+            right.append(hv.HLine(known[label]).opts(color=COLOURS[k], line_dash="dashed", line_width=1))
     axes = {**SIZE, "padding": 0.05}
     return (
         hv.Overlay(left).opts(**axes, legend_position="bottom_right") + hv.Overlay(right).opts(**axes, legend_position="right")

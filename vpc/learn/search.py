@@ -8,6 +8,7 @@ end otherwise than it would have, and a kill loses no more than the step under w
 import hashlib
 import json
 import os
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ from .targets import Sweep, Target
 __all__ = ["Journal", "Search"]
 
 MARK = "checkpoint of vpc.learn"
+SECONDS_PER_PICTURE = 0.5  # that a search is watched by
 STREAM = 8  # of random numbers that belong to learning
 Watch = Callable[[xr.Dataset], None]
 
@@ -106,7 +108,7 @@ class Search:
     progress
         Show a bar with the objective and the parameters.
     watch
-        Called with the trace after some steps, as `vpc.plot.Convergence` is.
+        Called with the trace twice a second, and at the end, as `vpc.plot.Convergence` is.
     """
 
     layout: ClassVar[dict[str, tuple[str, ...]]] = {"value": ("parameter",)}
@@ -141,7 +143,7 @@ class Search:
         self._rows: list[dict[str, Any]] = []
         self._beginning: dict[str, Any] = {}
         self._bar: Any = None
-        self._every = 1
+        self._total, self._shown = 0, time.monotonic()
 
     def __enter__(self) -> "Search":
         return self
@@ -208,7 +210,7 @@ class Search:
 
     def steps(self, total: int) -> Iterator[int]:
         """Count from 1 to a total, with a bar."""
-        self._every = max(1, total // 100)
+        self._total = total
         with tqdm(
             range(1, total + 1), self.settings["search"], unit="step", disable=None if self._progress else True
         ) as self._bar:
@@ -222,8 +224,9 @@ class Search:
             theta, objective = np.atleast_2d(row["value"])[-1], np.atleast_1d(row["objective"])[-1]
             shown = ", ".join(f"{n} {v:.4g}" for n, v in zip(self.target.space.labels[:4], theta, strict=False))
             self._bar.set_postfix_str(f"objective {objective:.1f}; {shown}{' ...' * (len(theta) > 4)}", refresh=False)
-        if self._watch and step and step % self._every == 0:
+        if self._watch and step and (step == self._total or time.monotonic() > self._shown + SECONDS_PER_PICTURE):
             self._watch(self.trace())
+            self._shown = time.monotonic()
 
     def trace(self) -> xr.Dataset:
         """All steps so far."""
