@@ -200,10 +200,10 @@ def test_calibration(search):
         truth = exact().space.draw(np.random.default_rng([k, 3]), 1)[0]
         common = {"draws": 1, "seed": k, "progress": False}
         if search == "pmmh":
-            fit = learn.pmmh(particles(40, theta=truth, seed=k), steps=210, width=0.8, **common)
+            fit = learn.pmmh(particles(40, theta=truth, seed=k), steps=160, width=0.8, **common)
         else:
             ladder = {"temperatures": (2.5, 1.0), "width": (1.2, 0.8)}
-            fit = learn.parallel_tempering(particles(40, theta=truth, seed=k), steps=90, **ladder, **common)
+            fit = learn.parallel_tempering(particles(40, theta=truth, seed=k), steps=80, **ladder, **common)
         draws = fit.draws.values
         kept = draws[np.linspace(len(draws) // 4, len(draws) - 1, 9).astype(int)]
         ranks.append((kept < truth).sum(axis=0))

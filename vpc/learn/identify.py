@@ -21,7 +21,7 @@ __all__ = ["Report", "identifiability"]
 
 COARSE = np.array([-1.0, -0.3, -0.1, -0.03, 0.0, 0.03, 0.1, 0.3, 1.0])  # prior sd, to find out how sharp the evidence is
 FINE = np.array([-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5])  # in units of where it has fallen by some nats
-FALL = 5.0  # nats
+FALL, NEAR = 5.0, 50.0  # nats
 DETERMINED, WEAKLY = 0.5, 0.9  # contractions
 TIED = 0.8  # correlation of two parameters that are known only together
 PAIRED = 5  # parameters whose pairs are looked at
@@ -162,7 +162,8 @@ def _report(look: _Look, pairs: bool) -> Report:
     covariance = np.linalg.inv(np.eye(size) + _positive(curvature))
     sd = np.sqrt(np.diag(covariance))
     known = np.diag(curvature) > 0  # where the evidence is all noise its slope is too
-    peak = np.clip(look.centre + covariance @ (np.where(known, slope, 0.0) - look.centre), -3, 3)  # prior: N(0, 1)
+    step = covariance @ (np.where(known, slope, 0.0) - look.centre)  # to the top of the parabola, with a prior N(0, 1)
+    peak = np.clip(look.centre + np.where(known, np.clip(step, -reach, reach), step), -3, 3)
     values = np.concatenate([coarse[own, :, own], fine[own, :, own]], axis=1)
     profile = np.concatenate([rough.mean(axis=2), each.mean(axis=2)], axis=1)
     order = np.argsort(values, axis=1)
@@ -173,6 +174,7 @@ def _report(look: _Look, pairs: bool) -> Report:
         "value": (("parameter", "place"), np.array(places)),
         "profile": (("parameter", "place"), np.take_along_axis(profile, order, axis=1), {"units": "nats"}),
         "curvature": (("parameter", "other"), curvature),
+        "bend": ("parameter", np.diag(curvature)),
         "unsure": ("parameter", unsure),
         "contraction": ("parameter", sd),
         "correlation": (("parameter", "other"), covariance / np.outer(sd, sd)),
@@ -191,8 +193,8 @@ def _report(look: _Look, pairs: bool) -> Report:
 
 
 def _scatter(values: np.ndarray) -> float:
-    """sd of sweeps (..., sweep) at a place, of those places where none failed."""
-    good = np.isfinite(values).all(axis=-1)
+    """sd of sweeps (..., sweep) at a place, of places that are not far below the best."""
+    good = values.mean(axis=-1) > values.mean(axis=-1).max() - NEAR
     return float(np.sqrt(values[good].var(axis=-1, ddof=1).mean())) if good.any() else np.inf
 
 

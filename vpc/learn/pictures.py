@@ -40,7 +40,7 @@ def convergence(fit: Fit | xr.Dataset, truth: Mapping[str, Any] | None = None) -
         right.append(line.opts(color=COLOURS[k], line_width=2))
         if label in known:
             right.append(hv.HLine(known[label]).opts(color=COLOURS[k], line_dash="dashed", line_width=1))
-    axes = {**SIZE, "padding": 0.05}
+    axes = {**SIZE, "padding": 0.05, "title": ""}
     return (
         hv.Overlay(left).opts(**axes, legend_position="bottom_right") + hv.Overlay(right).opts(**axes, legend_position="right")
     ).opts(shared_axes=False)
@@ -116,7 +116,8 @@ def profiles(report: Report, truth: Mapping[str, Any] | None = None, fall: float
             color=COLOURS[0], size=5
         )
         lines = [hv.VLine(known[label]).opts(color="black", line_dash="dashed", line_width=1)] if label in known else []
-        parts.append(hv.Overlay([band, curve, *lines]).opts(**SIZE, title=report.verdict(label)))
+        axes = {"xlabel": label, "ylabel": "log evidence, less the best (nats)"}
+        parts.append(hv.Overlay([band, curve, *lines]).opts(**SIZE, **axes, title=report.verdict(label)))
     for k in range(data.sizes.get("pair", 0)):
         first, second = str(data["pair"].values[k]).split(", ")
         values = data["slice"].values[k]

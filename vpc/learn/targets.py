@@ -209,6 +209,8 @@ def worm_prior(worm: Worm, label: str) -> Prior:
 
 def mean_of(value: Value, name: str, group: str | None) -> float:
     """What some neurons have of a parameter, on average."""
+    if not isinstance(value, Mapping):
+        return float(value)
     return float(per_neuron(value, PARAMETERS[name].default)[index(find(group or "all"))].mean())
 
 
