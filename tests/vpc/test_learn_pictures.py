@@ -27,11 +27,11 @@ def test_convergence_shows_objective_checks_and_parameters():
 
 def test_a_search_can_be_watched():
     live = plot.Convergence(PEAK)
-    bokeh = drawn(live.view)
-    learn.pmvo(exact(), steps=5, progress=False, watch=live)
-    sources = [part.handles["source"].data for part in bokeh.traverse(lambda part: part) if "source" in part.handles]
-    assert any(len(data.get("objective", ())) == 6 for data in sources)
-    assert any(len(data.get("parameter", ())) == 6 for data in sources)
+    fit = learn.pmvo(exact(), steps=5, progress=False, watch=live)
+    left, right = live.view.object
+    np.testing.assert_array_equal(left.Curve.Objective["objective"], fit.trace["objective"])
+    assert sum(isinstance(element, hv.Curve) for element in right) == 2
+    live.view.get_root()  # can be drawn
 
 
 def test_gaps_are_medians_of_restarts():

@@ -6,6 +6,7 @@ from typing import Any
 import holoviews as hv
 import holoviews.plotting.bokeh  # lets pictures set their options before a notebook loads the extension
 import numpy as np
+import panel as pn
 import xarray as xr
 
 from .fit import Fit
@@ -47,34 +48,15 @@ def convergence(fit: Fit | xr.Dataset, truth: Mapping[str, Any] | None = None) -
 
 
 class Convergence:
-    """A picture that follows a search: show its `view`, then search with `watch=` this."""
+    """A picture that follows a search: put its `view` at the end of a cell, then search with `watch=` this."""
 
     def __init__(self, truth: Mapping[str, Any] | None = None):
-        self._pipe, self._truth = hv.streams.Pipe(data=None), truth
-        self.view = hv.DynamicMap(self._left, streams=[self._pipe]) + hv.DynamicMap(self._right, streams=[self._pipe])
-        self.view.opts(shared_axes=False)
+        self._truth = truth
+        self.view = pn.pane.HoloViews(None, min_height=SIZE["height"])
 
     def __call__(self, trace: xr.Dataset) -> None:
         """Draw what there is so far."""
-        self._pipe.send(trace)
-
-    def _side(self, data: xr.Dataset | None, which: int) -> hv.Overlay:
-        if data is None:
-            data = xr.Dataset(
-                {
-                    "value": (("step", "parameter"), np.full((1, 1), np.nan)),
-                    "objective": ("step", [np.nan]),
-                    "score": ("step", [np.nan]),
-                },
-                {"parameter": ["parameter"]},
-            )
-        return list(convergence(data, self._truth))[which].opts(framewise=True, axiswise=True)
-
-    def _left(self, data: xr.Dataset | None) -> hv.Overlay:
-        return self._side(data, 0)
-
-    def _right(self, data: xr.Dataset | None) -> hv.Overlay:
-        return self._side(data, 1)
+        self.view.object = convergence(trace, self._truth)
 
 
 def gaps(searches: Mapping[str, Sequence[Mapping[str, Any]]], particles: int = 1, least: float = 1.0) -> hv.Overlay:
