@@ -1,9 +1,10 @@
 """The Virtual Patch Clamp: every voltage of a worm from a few calcium traces."""
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from . import cluster, curves, export, learn, screen, session
+from . import cluster, curves, export, screen, session
 from .branching import branch
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
 from .imputation import impute
@@ -40,9 +41,11 @@ __version__ = version("virtual-patch-clamp")
 
 
 def __getattr__(name: str) -> Any:
-    """The rig, which alone needs widgets, when it is asked for."""
+    """What takes long to import, when it is asked for: the rig, which alone needs widgets, and learning."""
     if name == "ClampRig":
         from .rig import ClampRig
 
         return ClampRig
+    if name == "learn":
+        return import_module(".learn", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

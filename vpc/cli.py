@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .learn.command import add_options
 
 
 def _json(value: Any) -> str:
@@ -311,7 +310,7 @@ def parser() -> argparse.ArgumentParser:
     learn = commands.add_parser(
         "learn", help="search for parameters, with data whose truth is known, and see how near it comes"
     )
-    add_options(learn)
+    _add_learning(learn)
     learn.set_defaults(run_command=_learn)
 
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
@@ -339,6 +338,34 @@ def parser() -> argparse.ArgumentParser:
     rig.add_argument("--no-browser", action="store_true", help="open none, only serve")
     rig.set_defaults(run_command=_rig)
     return top
+
+
+def _add_learning(command: argparse.ArgumentParser) -> None:
+    """What `vpc learn` takes."""
+    command.add_argument("run", nargs="?", help="a run of a worm that `vpc simulate --out` wrote; or make data with --preset")
+    command.add_argument(
+        "--model", choices=["ar", "worm"], default="worm", help="the autoregressive model or the worm (default)"
+    )
+    command.add_argument("--method", choices=["pmvo", "pmmh", "pt"], default="pmvo", help="how to search (default: pmvo)")
+    command.add_argument("--steps", type=int, help="of each search (default: the paper's for ar, 30 for the worm)")
+    command.add_argument("--samples", type=int, help="of pmvo, for each step (default: 20 for ar, 4 for the worm)")
+    command.add_argument("--sweeps", type=int, help="that are averaged in an evaluation (default: the paper's for ar, else 1)")
+    command.add_argument("--restarts", type=int, default=1, help="searches with seeds one after the other (default: 1)")
+    command.add_argument("--workers", type=int, help="how many restarts at a time (default: one for each core)")
+    command.add_argument("--seed", type=int, default=0, help="of the first search (default: 0)")
+    command.add_argument("--truth", type=int, default=0, help="seed of the data that are learned from (default: 0)")
+    command.add_argument("--parameters", nargs="+", default=["w_m", "w_s"], help="of the worm (default: w_m w_s)")
+    command.add_argument("--preset", default="noise", help="of the worm's data: noise (default), paper, all or start")
+    command.add_argument("--seconds", type=float, default=5.0, help="of the worm's data (default: 5)")
+    command.add_argument("--neurons", nargs="+", help="that are seen of the worm: names, classes or all (default: the 49)")
+    command.add_argument("--drawn", action="store_true", help="draw the worm's true parameters from their priors")
+    command.add_argument("--held-out", type=float, default=0.0, help="seconds more of the worm's data, to judge by")
+    command.add_argument("--from-default", action="store_true", help="start at the default worm, not at the best of 9 draws")
+    command.add_argument("--filter", help="bootstrap, guided or ensemble (default: bootstrap for ar, ensemble for the worm)")
+    command.add_argument("--particles", type=int, help="of the filter (default: 200)")
+    command.add_argument("--paper", action="store_true", help="the worm as in the paper: 500 steps, 90 bootstrap particles")
+    command.add_argument("--checkpoint", help="file, one for each restart, from which interrupted searches go on: fit.jsonl")
+    command.add_argument("--out", help="zarr folder, one for each restart, to write the whole search into: fit.zarr")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
