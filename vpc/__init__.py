@@ -7,6 +7,7 @@ from typing import Any
 from . import cluster, curves, export, screen, session
 from .branching import branch
 from .connectome import KATO_NEURONS, Connectome, UnknownNeuron
+from .held_out import held_out
 from .imputation import impute
 from .posterior import Posterior, open_posterior
 from .protocol import Ablate, Change, CurrentClamp, StepFamily, Stimulus, VoltageClamp
@@ -31,6 +32,7 @@ __all__ = [
     "cluster",
     "curves",
     "export",
+    "held_out",
     "impute",
     "learn",
     "open_posterior",

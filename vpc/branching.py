@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from .posterior import Posterior, worm_of
 from .protocol import Action
 from .worm import RECORDABLE, Worm
 
-__all__ = ["Preparation", "Source", "beside", "branch", "difference", "prepare"]
+__all__ = ["Preparation", "Source", "beside", "branch", "difference", "moment", "prepare"]
 
 STATE = ("voltage", "calcium", "body", "velocity", "muscle")
 
@@ -76,6 +77,34 @@ def prepare(source: Source | Preparation) -> Preparation:
     return Preparation(worm, run["time"].values, of_run, most, json.loads(source.attrs["noise"]), label)
 
 
+def moment(source: Source | Preparation, at: float | None = None, particles: int | None = None) -> Preparation:
+    """One moment of a source with these worms, and nothing else: small, and it can be pickled, as a cluster needs it."""
+    given = prepare(source)
+    _, frame = _find(given, at)
+    worms = given.start(frame, particles or given.most or 1)
+    kept = _Kept(None if worms is None else worms.load())
+    return given._replace(times=given.times[frame : frame + 1], start=kept)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    worms: xr.Dataset | None
+
+    def __call__(self, frame: int, n: int | None) -> xr.Dataset | None:
+        return self.worms
+
+
+def _find(given: Preparation, at: float | None) -> tuple[float, int]:
+    """A moment, the last one if not given, and its frame."""
+    low, high = given.times[0], given.times[-1]
+    at = high if at is None else at
+    at = check.number("at", at, f"a moment of the recording, from {low:g} to {high:g} s", lambda t: low <= t <= high)
+    frame = int(np.abs(given.times - at).argmin())
+    if abs(given.times[frame] - at) > STEP / 2:
+        raise ValueError(f"at must be the time of a frame, got {at:g}; the nearest is {given.times[frame]:g} s")
+    return at, frame
+
+
 def branch(
     source: Source | Preparation,
     at: float | None = None,
@@ -115,12 +144,7 @@ def branch(
         Show a progress bar if it takes long.
     """
     given = prepare(source)
-    low, high = given.times[0], given.times[-1]
-    at = high if at is None else at
-    at = check.number("at", at, f"a moment of the recording, from {low:g} to {high:g} s", lambda t: low <= t <= high)
-    frame = int(np.abs(given.times - at).argmin())
-    if abs(given.times[frame] - at) > STEP / 2:
-        raise ValueError(f"at must be the time of a frame, got {at:g}; the nearest is {given.times[frame]:g} s")
+    at, frame = _find(given, at)
     if particles is not None:
         particles = check.whole("particles", particles)
         if given.most is not None and particles > given.most:

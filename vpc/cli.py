@@ -1,4 +1,4 @@
-"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc clamp`, `vpc learn`, `vpc bench`, `vpc lab`, `vpc rig`."""
+"""The command line: `vpc demo`, `vpc simulate`, `vpc impute`, `vpc clamp`, `vpc learn`, `vpc cluster` and others."""
 
 import argparse
 import json
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
+from .cluster import KINDS, QUEUES
+from .options import add_cluster, add_learning, cluster_of
 
 
 def _json(value: Any) -> str:
@@ -222,10 +224,36 @@ def _bench(options: argparse.Namespace) -> int:
         "evidence": (filter_bench.evidence, filter_bench.evidence_table),
         "screen": (screen_bench.screen, screen_bench.screen_table),
     }
+    if options.what == "cluster":  # needs Dask
+        from .cluster import scaling
+
+        parts["cluster"] = (scaling.cluster, scaling.cluster_table)
     measure, table = parts[options.what]
     result = measure(progress=not options.json)
     print(_json(result) if options.json else table(result))
     return 0
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    from .cluster.check import check
+
+    if options.what == "script":
+        from .cluster.queues import job_script
+
+        if options.kind not in QUEUES:
+            raise ValueError(f"--kind of a script must be one of {', '.join(QUEUES)}, got {options.kind!r}")
+        script = job_script(options.kind, **cluster_of(options))
+        print(_json({"script": script}) if options.json else script)
+        return 0
+    findings = []
+    for found in check(options.kind, **cluster_of(options)):
+        findings.append(found)
+        if not options.json:
+            print(f"{'ok  ' if found.good else 'FAIL'}  {found.what:10}{found.told}", flush=True)
+    good = all(found.good for found in findings)
+    if options.json:
+        print(_json({"good": good, "findings": [found._asdict() for found in findings]}))
+    return 0 if good else 1
 
 
 def _lab(options: argparse.Namespace) -> int:
@@ -310,20 +338,30 @@ def parser() -> argparse.ArgumentParser:
     learn = commands.add_parser(
         "learn", help="search for parameters, with data whose truth is known, and see how near it comes"
     )
-    _add_learning(learn)
+    add_learning(learn)
     learn.set_defaults(run_command=_learn)
 
     bench = commands.add_parser("bench", help="measure the speed, as ratios within one run")
     bench.add_argument(
         "what",
-        choices=["body", "worm", "smc", "impute", "filters", "evidence", "screen"],
+        choices=["body", "worm", "smc", "impute", "filters", "evidence", "screen", "cluster"],
         help="body: the mechanics; worm: the closed loop with its nerves; smc: particle filters beside `particles`; "
         "impute: whole sweeps; filters: all methods for the same money (15 min); evidence: how they rank parameters (15 min); "
-        "screen: a screen over all neurons (4 min)",
+        "screen: a screen over all neurons (4 min); cluster: what workers cost, and how many are worth it (3 min)",
     )
     bench.set_defaults(run_command=_bench)
 
-    for command in (demo, simulate, impute, clamp, learn, bench):
+    cluster = commands.add_parser("cluster", help="try out a cluster, or see the job that it would be given")
+    cluster.add_argument(
+        "what",
+        choices=["check", "script"],
+        help="check: run a small workload there and say what is wrong; script: print the job",
+    )
+    cluster.add_argument("--kind", required=True, help=f"{', '.join(KINDS)}, or the address of a Dask scheduler")
+    add_cluster(cluster)
+    cluster.set_defaults(run_command=_cluster)
+
+    for command in (demo, simulate, impute, clamp, learn, bench, cluster):
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     lab = commands.add_parser("lab", help="open the notebooks in JupyterLab; options it does not know go to jupyter lab")
@@ -338,34 +376,6 @@ def parser() -> argparse.ArgumentParser:
     rig.add_argument("--no-browser", action="store_true", help="open none, only serve")
     rig.set_defaults(run_command=_rig)
     return top
-
-
-def _add_learning(command: argparse.ArgumentParser) -> None:
-    """What `vpc learn` takes."""
-    command.add_argument("run", nargs="?", help="a run of a worm that `vpc simulate --out` wrote; or make data with --preset")
-    command.add_argument(
-        "--model", choices=["ar", "worm"], default="worm", help="the autoregressive model or the worm (default)"
-    )
-    command.add_argument("--method", choices=["pmvo", "pmmh", "pt"], default="pmvo", help="how to search (default: pmvo)")
-    command.add_argument("--steps", type=int, help="of each search (default: the paper's for ar, 30 for the worm)")
-    command.add_argument("--samples", type=int, help="of pmvo, for each step (default: 20 for ar, 4 for the worm)")
-    command.add_argument("--sweeps", type=int, help="that are averaged in an evaluation (default: the paper's for ar, else 1)")
-    command.add_argument("--restarts", type=int, default=1, help="searches with seeds one after the other (default: 1)")
-    command.add_argument("--workers", type=int, help="how many restarts at a time (default: one for each core)")
-    command.add_argument("--seed", type=int, default=0, help="of the first search (default: 0)")
-    command.add_argument("--truth", type=int, default=0, help="seed of the data that are learned from (default: 0)")
-    command.add_argument("--parameters", nargs="+", default=["w_m", "w_s"], help="of the worm (default: w_m w_s)")
-    command.add_argument("--preset", default="noise", help="of the worm's data: noise (default), paper, all or start")
-    command.add_argument("--seconds", type=float, default=5.0, help="of the worm's data (default: 5)")
-    command.add_argument("--neurons", nargs="+", help="that are seen of the worm: names, classes or all (default: the 49)")
-    command.add_argument("--drawn", action="store_true", help="draw the worm's true parameters from their priors")
-    command.add_argument("--held-out", type=float, default=0.0, help="seconds more of the worm's data, to judge by")
-    command.add_argument("--from-default", action="store_true", help="start at the default worm, not at the best of 9 draws")
-    command.add_argument("--filter", help="bootstrap, guided or ensemble (default: bootstrap for ar, ensemble for the worm)")
-    command.add_argument("--particles", type=int, help="of the filter (default: 200)")
-    command.add_argument("--paper", action="store_true", help="the worm as in the paper: 500 steps, 90 bootstrap particles")
-    command.add_argument("--checkpoint", help="file, one for each restart, from which interrupted searches go on: fit.jsonl")
-    command.add_argument("--out", help="zarr folder, one for each restart, to write the whole search into: fit.zarr")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

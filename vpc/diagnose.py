@@ -15,7 +15,7 @@ from .connectome import NEURONS
 if TYPE_CHECKING:
     from .posterior import Posterior
 
-__all__ = ["GROUPS", "LEVELS", "STATS", "align", "bands", "curvature", "medians", "score", "table"]
+__all__ = ["GROUPS", "LEVELS", "STATS", "align", "bands", "closeness", "curvature", "medians", "score", "table"]
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 STATS = ("mean", "sd", *(f"q{round(100 * level):02d}" for level in LEVELS))
@@ -34,12 +34,12 @@ def bands(run: xr.Dataset) -> xr.Dataset:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of clamps that are not on, which have no current
         parts = [
-            numbers.mean("sample"),
-            numbers.std("sample"),
-            *(numbers.quantile(q, "sample").drop_vars("quantile") for q in LEVELS),
+            numbers.mean("sample").expand_dims("stat"),
+            numbers.std("sample").expand_dims("stat"),
+            numbers.quantile(LEVELS, "sample").drop_vars("quantile").rename(quantile="stat"),
         ]
-    together = xr.concat(parts, xr.Variable("stat", list(STATS)), coords="minimal", compat="override", combine_attrs="override")
-    return together.assign_attrs(run.attrs)
+    together = xr.concat(parts, "stat", coords="minimal", compat="override", combine_attrs="override")
+    return together.assign_coords(stat=list(STATS)).assign_attrs(run.attrs)
 
 
 def curvature(body: xr.DataArray) -> xr.DataArray:
@@ -95,14 +95,20 @@ def score(posterior: "Posterior", truth: xr.Dataset, kind: str = "filtered") -> 
 
 def _of_mean(shown: xr.DataArray, truth: xr.DataArray, dim: str = "") -> dict[str, tuple[str, np.ndarray]]:
     """Correlation over time of the mean with a truth (time, ...), and its error as a share of the range."""
-    a, b, dim = shown.sel(stat="mean").values.astype(float), truth.values, dim or str(truth.dims[1])
-    extent = np.ptp(b, axis=0)
-    moving = (extent > STILL) & (np.ptp(a, axis=0) > STILL)
-    left, right = a - a.mean(axis=0), b - b.mean(axis=0)
+    dim = dim or str(truth.dims[1])
+    r, nrmse = closeness(shown.sel(stat="mean").values.astype(float), truth.values)
+    return {"r": (dim, r), "nrmse": (dim, nrmse)}
+
+
+def closeness(mean: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Correlation over time of means (time, ...) with a truth, and their error as a share of its range; NaN if still."""
+    extent = np.ptp(truth, axis=0)
+    moving = (extent > STILL) & (np.ptp(mean, axis=0) > STILL)
+    left, right = mean - mean.mean(axis=0), truth - truth.mean(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         r = (left * right).sum(axis=0) / np.sqrt((left**2).sum(axis=0) * (right**2).sum(axis=0))
-        nrmse = np.sqrt(np.square(a - b).mean(axis=0)) / extent
-    return {"r": (dim, np.where(moving, r, np.nan)), "nrmse": (dim, np.where(extent > STILL, nrmse, np.nan))}
+        nrmse = np.sqrt(np.square(mean - truth).mean(axis=0)) / extent
+    return np.where(moving, r, np.nan), np.where(extent > STILL, nrmse, np.nan)
 
 
 def _of_spread(shown: xr.DataArray, truth: xr.DataArray) -> dict[str, tuple[str, np.ndarray]]:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from .summaries import Collector, Filtered, FixedLag, Predicted, describe
 from .sweep import FromPrior, WormModel, model_of
 from .worm import Worm
 
-__all__ = ["METHODS", "impute", "unconditioned"]
+__all__ = ["METHODS", "blind", "filter_of", "impute", "unconditioned"]
 
 SIZES = {"bootstrap": (1000, 5000), "guided": (1000, 0), "ensemble": (200, 0)}  # particles, and in the initialisation
 BASELINE = 200  # unconditioned worms to compare with
@@ -97,18 +98,10 @@ def impute(
     checkpoint
         A zarr folder: a sweep that was interrupted goes on from there.
     """
-    if not isinstance(worm, Worm):
-        raise ValueError(f"worm must be a vpc.Worm, got {type(worm).__name__}")
-    if not isinstance(recording, Recording):
-        raise ValueError(f"recording must be a vpc.Recording, got {type(recording).__name__}")
-    usual, usual_first = SIZES[check_method(method)]
-    particles = usual if particles is None else check.whole("particles", particles, least=2)
-    init_particles = usual_first if init_particles is None else check.whole("init_particles", init_particles, least=0)
     draws = check.whole("draws", draws, least=0)
     lag = check.number("lag", lag, "a number of seconds from 0 on", lambda x: x >= 0)
     begin, busy = time.perf_counter(), time.process_time()
 
-    model = model_of(worm, recording, scaling, factor, sigma, temperature, init_particles, pose, pose_spread)
     collect: dict[str, Collector] = {
         "filtered": Filtered(_statistics),
         "predicted": Predicted(_statistics),
@@ -116,13 +109,15 @@ def impute(
     }
     if lag > 0:
         collect["smoothed"] = FixedLag(_statistics_of_kept, round(lag / STEP), _kept)
-    filter = build(method, model, recording.values, recording.steps, particles, seed, collect, look_ahead)
+    of_model = {"scaling": scaling, "factor": factor, "sigma": sigma, "temperature": temperature}
+    of_model |= {"pose": pose, "pose_spread": pose_spread}
+    filter, model = filter_of(worm, recording, method, particles, init_particles, seed, look_ahead, collect, **of_model)
     filter.run(progress, checkpoint)
     attributes = {
         "method": method,
         "seed": seed,
-        "particles": particles,
-        "init_particles": init_particles,
+        "particles": filter.particles,
+        "init_particles": model.candidates,
         "scaling": scaling,
         "factor": factor,
         "temperature": temperature,
@@ -140,6 +135,36 @@ def impute(
         "core_seconds": time.process_time() - busy,
     }
     return Posterior(_dataset(filter, model, attributes), worm)
+
+
+def filter_of(
+    worm: Worm,
+    recording: Recording,
+    method: str = "ensemble",
+    particles: int | None = None,
+    init_particles: int | None = None,
+    seed: int = 1,
+    look_ahead: int = 2,
+    collect: Mapping[str, Collector] | None = None,
+    **of_model: Any,
+) -> tuple[Filter, WormModel]:
+    """The filter that `impute` runs, at its first frame, and its model; settings mean the same there."""
+    if not isinstance(worm, Worm):
+        raise ValueError(f"worm must be a vpc.Worm, got {type(worm).__name__}")
+    if not isinstance(recording, Recording):
+        raise ValueError(f"recording must be a vpc.Recording, got {type(recording).__name__}")
+    usual, usual_first = SIZES[check_method(method)]
+    particles = usual if particles is None else check.whole("particles", particles, least=2)
+    init_particles = usual_first if init_particles is None else check.whole("init_particles", init_particles, least=0)
+    model = model_of(worm, recording, candidates=init_particles, **of_model)
+    return build(method, model, recording.values, recording.steps, particles, seed, collect, look_ahead), model
+
+
+def blind(model: WormModel, seed: int, collect: Mapping[str, Collector] | None = None) -> SMC:
+    """A filter that starts from the prior and sees nothing of the recording, at its first frame."""
+    worms = WormModel(model.worm, model.recording, model.seen, model.prior, model.noise, 0, model.pose, model.pose_spread)
+    nothing = np.full_like(model.recording.values, np.nan)
+    return SMC(worms, nothing, model.recording.steps, BASELINE, seed, threshold=0, collect=collect)
 
 
 def _statistics(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -198,8 +223,7 @@ def unconditioned(posterior: Posterior) -> Posterior:
     seen = fluorescence_of(worm, recording, sigma)
     pose, spread = posterior.dataset["pose"].values, attributes["pose_spread"]
     model = WormModel(worm, recording, seen, prior, posterior.dataset["noise"].values, 0, pose, spread)
-    blind = np.full_like(recording.values, np.nan)
     collect = {"filtered": Filtered(_statistics), "draws": Filtered(lambda weights, x: x[:0])}
-    filter = SMC(model, blind, recording.steps, BASELINE, attributes["seed"], threshold=0, collect=collect).run()
+    filter = blind(model, attributes["seed"], collect).run()
     own = {"method": "none", "log_evidence": 0.0, "particles": BASELINE, "init_particles": 0, "failure": filter.failure}
     return Posterior(_dataset(filter, model, attributes | own | {"seconds": filter.seconds}), worm)

@@ -13,15 +13,16 @@ The most lively neuron gets 5 mV a step times a factor.
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xarray as xr
-from tqdm.auto import tqdm
 
 from wormsim import check
 from wormsim import geometry as geo
 
+from .cluster import Cluster
 from .connectome import NEURONS, index, nearest
 from .parameters import plain
 from .worm import Worm
@@ -128,29 +129,45 @@ def noise_profile(
     particles: int = 200,
     seed: int = 1,
     progress: bool = True,
+    cluster: Cluster | None = None,
 ) -> xr.Dataset:
     """How well factors of the process noise, and of the corpus's sigma, explain a recording: log evidence (factor, width).
 
     The best are among the attributes `factor` and `width`, and `sigma` (observed) is what `vpc.impute` takes. A filter that
     loses the worm gives -inf. Differences of a few nats are within the noise of the filter.
+    On a `cluster`, of `vpc.cluster.connect`, one sweep is one task.
     """
-    from .methods import build
-    from .sweep import model_of
-
     corpus = learned_prior(worm, scaling).sigma[index(recording.neurons)]
-    found = np.empty((len(factors), len(widths)))
-    silent = None if progress else True
-    with tqdm(total=found.size, desc="weighing noise", unit="sweep", disable=silent) as bar:
-        for i, factor in enumerate(factors):
-            for j, width in enumerate(widths):
-                model = model_of(worm, recording, scaling, factor, width * corpus)
-                found[i, j] = build(method, model, recording.values, recording.steps, particles, seed).run().log_evidence
-                bar.update()
+    weigh = _Weigh(worm, recording, scaling, corpus, method, particles, seed)
+    evidences = (cluster or Cluster()).map(weigh, [(factor, width) for factor in factors for width in widths], progress)
+    found = np.array(evidences).reshape(len(factors), len(widths))
     row, column = divmod(int(found.argmax()), len(widths))
     best = {"factor": float(factors[row]), "width": float(widths[column])}
     data = {"log_evidence": (("factor", "width"), found, {"units": "nats"}), "sigma": ("observed", best["width"] * corpus)}
     coords = {"factor": list(factors), "width": list(widths), "observed": list(recording.neurons)}
     return xr.Dataset(data, coords, best | {"scaling": scaling, "method": method})
+
+
+@dataclass(frozen=True)
+class _Weigh:
+    """log evidence of a factor of the process noise and of one of sigma: a task for a cluster."""
+
+    worm: Worm
+    recording: "Recording"
+    scaling: str
+    sigma: np.ndarray
+    method: str
+    particles: int
+    seed: int
+
+    def __call__(self, noise: tuple[float, float]) -> float:
+        from .methods import build
+        from .sweep import model_of
+
+        factor, width = noise
+        model = model_of(self.worm, self.recording, self.scaling, factor, width * self.sigma)
+        seen = self.recording
+        return build(self.method, model, seen.values, seen.steps, self.particles, self.seed).run().log_evidence
 
 
 def pose_along(points: np.ndarray) -> np.ndarray:

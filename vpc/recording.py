@@ -91,6 +91,18 @@ class Recording:
         """From the first frame to the last."""
         return float(self.steps[-1] * STEP)
 
+    def without(self, *neurons: str) -> "Recording":
+        """The same without some neurons."""
+        for name in neurons:
+            if name not in self.neurons:
+                raise ValueError(f"neurons must be recorded ones, got {name!r}; these are {', '.join(self.neurons)}")
+        kept = [name for name in self.neurons if name not in neurons]
+        if not kept:
+            raise ValueError(f"neurons must leave at least one, got all {len(self.neurons)} of the recording")
+        other = object.__new__(Recording)  # its warnings have been given
+        other.data, other.steps = self.data.sel(neuron=kept).copy(), self.steps
+        return other
+
     @classmethod
     def from_simulation(
         cls,

@@ -1,15 +1,16 @@
 """A screen: one neuron after the other is clamped, injected or ablated, and the worms are compared with their control."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from scipy import special
-from tqdm.auto import tqdm
 
-from .branching import Preparation, Source, branch, prepare
+from .branching import Preparation, Source, branch, moment, prepare
+from .cluster import Cluster
 from .connectome import NEURONS, find, index, nearest
 from .protocol import Ablate, Action, CurrentClamp, VoltageClamp
 
@@ -39,6 +40,7 @@ def screen(
     kinds: Iterable[str] = tuple(KINDS),
     neurons: Iterable[str] | None = None,
     progress: bool = True,
+    cluster: Cluster | None = None,
 ) -> xr.Dataset:
     """Perturb one neuron after the other, always in the same worms with the same noise.
 
@@ -64,7 +66,10 @@ def screen(
     neurons
         Names, classes, types or transmitters, as for `vpc.connectome.find`; all if not given.
     progress
-        Show a progress bar if it takes long.
+        Show a progress bar.
+    cluster
+        Of `vpc.cluster.connect`: one perturbation is one task. By default one after the other, each on all cores; the result is
+        the same.
 
     Returns
     -------
@@ -80,10 +85,8 @@ def screen(
     given = prepare(source)
     equilibrium = given.worm.equilibrium.values[index(names)].tolist()
 
-    def live(protocol: Action | tuple[()]) -> xr.Dataset:
-        return branch(given, at, protocol, seconds, seed, particles, every=EVERY, record=record, progress=False)
-
-    unperturbed = live(())
+    settings: dict[str, Any] = {"seconds": seconds, "seed": seed, "particles": particles, "every": EVERY, "record": record}
+    unperturbed = branch(given, at, progress=False, **settings)
     control = _measure(unperturbed, effect)
     todo = [
         (i, j, KINDS[kind](name, equilibrium[j]))
@@ -92,8 +95,10 @@ def screen(
         if name not in given.worm.ablated
     ]
     found = np.full((len(_Mean._fields), len(chosen), len(names)), np.nan)
-    for i, j, action in tqdm(todo, desc="screening", unit="run", delay=2, disable=None if progress else True):
-        found[:, i, j] = _mean(_measure(live(action), effect) - control)
+    perturb = _Perturb(moment(given, at, particles), settings, effect, control)
+    means = (cluster or Cluster()).map(perturb, [action for _, _, action in todo], progress)
+    for (i, j, _), mean in zip(todo, means, strict=True):
+        found[:, i, j] = mean
     data: dict[str, Any] = {
         name: (("kind", "neuron"), values, {"units": "1" if name == "failed" else unit})
         for name, values in zip(_Mean._fields, found, strict=True)
@@ -105,6 +110,19 @@ def screen(
         attributes[name] = unperturbed.attrs[name]
     data["control"] = ((), _mean(control).effect, {"units": unit})
     return xr.Dataset(data, {"kind": chosen, "neuron": names}, attributes)
+
+
+@dataclass(frozen=True)
+class _Perturb:
+    """What an action does to the worms of a moment, beside their control: a task for a cluster."""
+
+    start: Preparation
+    settings: dict[str, Any]  # of the branch
+    effect: str
+    control: np.ndarray
+
+    def __call__(self, action: Action) -> "_Mean":
+        return _mean(_measure(branch(self.start, protocol=action, progress=False, **self.settings), self.effect) - self.control)
 
 
 def ranking(screened: xr.Dataset) -> pd.DataFrame:

@@ -1,15 +1,17 @@
-"""`vpc learn`: searches for parameters, from several starts, on all cores."""
+"""`vpc learn`: searches for parameters, from several starts, on all cores or on a cluster."""
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wormsim import check
 
-from ..cluster import connect
+from ..cluster import Cluster, ClusterError, connect
 from ..connectome import find
+from ..options import cluster_of
 from ..store import open_dataset
 from .experiments import (
     AR,
@@ -53,12 +55,18 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
             space = twin.target.space
             plan |= {"start": space.named(default_point(space))}
     seeds = range(options.seed, options.seed + options.restarts)
-    task = {"search": options.method, "plan": plan, "checkpoint": options.checkpoint, "out": options.out}
-    if options.restarts == 1:
-        found = [Restart(twin, **task, inside=None, progress=not options.json)(options.seed)]
+    task = {"search": options.method, "plan": plan, "checkpoint": _absolute(options.checkpoint), "out": _absolute(options.out)}
+    where = cluster_of(options)
+    if where and not options.cluster and options.restarts == 1:
+        raise ValueError(f"--{next(iter(where))} is of a cluster: say which with --cluster")
+    if options.restarts > 1 or options.cluster:
+        with connect(options.cluster or "local", **where) as cluster:
+            if options.restarts > 1:  # a task is a search, else a sweep
+                found = _all(cluster, Restart(twin, **task), seeds, not options.json)
+            else:
+                found = [Restart(twin, **task, inside=cluster, progress=not options.json)(options.seed)]
     else:
-        with connect("local", options.workers) as cluster:
-            found = cluster.map(Restart(twin, **task), seeds, progress=not options.json)
+        found = [Restart(twin, **task, inside=None, progress=not options.json)(options.seed)]
     return {
         "model": options.model,
         "method": options.method,
@@ -68,6 +76,22 @@ def learn(options: argparse.Namespace) -> dict[str, Any]:
         "truth_score": twin.worth(twin.truth),
         "restarts": found,
     }
+
+
+def _all(cluster: Cluster, restart: Restart, seeds: range, progress: bool) -> list[Any]:
+    """All searches, or where to go on if workers are lost."""
+    try:
+        return cluster.map(restart, seeds, progress)
+    except ClusterError as error:
+        kept = (
+            "run again with the same --checkpoint to go on" if restart.checkpoint else "nothing was kept without --checkpoint"
+        )
+        raise ClusterError(f"{error}\n{kept}") from None
+
+
+def _absolute(path: str | None) -> str | None:
+    """A path that workers in other folders understand."""
+    return None if path is None else str(Path(path).absolute())
 
 
 def _worm(options: argparse.Namespace, filter: dict[str, Any]) -> Twin:

@@ -59,7 +59,7 @@ AR: dict[str, dict[str, Any]] = {
 WORM_STEPS = {"steps": 30, "samples": 4, "rate": (0.2, 0.02)}
 # What it spends on the worm: 500 steps of 8 samples, with 90 bootstrap particles that start from 500.
 PAPER_STEPS = {"steps": 500, "samples": 8, "draws": 9}
-PAPER_FILTER = {"method": "bootstrap", "particles": 90, "init_particles": 500}
+PAPER_FILTER: dict[str, Any] = {"method": "bootstrap", "particles": 90, "init_particles": 500}
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def pmvo(
     widen: float | tuple[float, float] = 1.0,
     advantage: str = "normalised",
     checks: int = 10,
+    late: float = 0.0,
     seed: int = 0,
     checkpoint: str | Path | None = None,
     cluster: Cluster | None = None,
@@ -90,6 +91,9 @@ def pmvo(
         "normalised", "rank" or "raw".
     checks
         How often the true objective is looked at on the way; the best by that is the result.
+    late
+        On a cluster: the share of a step's samples that it may do without, the slowest ones, and their mirror images. What is
+        found then depends on how fast workers were, though not when it is resumed; 0 waits for all.
     seed, checkpoint, cluster, progress, watch
         As in `vpc.learn.search.Search`: a search that was interrupted goes on from its checkpoint, to the same result.
     settings
@@ -105,6 +109,7 @@ def pmvo(
     plan = {name: schedule(name, value, steps) for name, value in given.items()}
     checked = set(np.linspace(steps, 0, check.whole("checks", checks), endpoint=False).round().astype(int).tolist())
     own = {"search": "pmvo", "steps": steps, "samples": samples, "checks": checks, "advantage": advantage}
+    own |= {"late": check.number("late", late, "a share from 0 to below 1", lambda x: 0 <= x < 1)} if late else {}
     own |= {name: [float(values[0]), float(values[-1])] for name, values in plan.items()}
     with Search(target, own, start, draws, seed, sweeps, checkpoint, cluster, progress, watch) as search:
         theta, _, _ = search.begin(float(plan["widen"][0]))
@@ -115,7 +120,9 @@ def pmvo(
             speed, spread, hot, wide = (float(values[step - 1]) for values in plan.values())
             u = _within(search.rng(step), phi, spread, samples, low, high)
             points = space.value(u)
-            f = search.evaluate(points, wide, common=True) / hot + space.log_prior(points)
+            f = search.evaluate(points, wide, common=True, late=late) / hot + space.log_prior(points)
+            came = _with_their_mirrors(~np.isnan(f))
+            u, f = u[came], f[came]
             if np.isfinite(f).any():
                 worth = _finite(f)
                 gradient = (ADVANTAGES[advantage](worth)[:, None] * (u - phi)).mean(axis=0) / spread**2
@@ -155,6 +162,15 @@ def _pairs(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
         blocks.append((axes * np.sign(np.diag(upper)) * lengths).T[: half - first])
     directions = np.concatenate(blocks)
     return np.concatenate([directions, -directions[: n - half]])
+
+
+def _with_their_mirrors(came: np.ndarray) -> np.ndarray:
+    """Which samples of `_pairs` have come together with their opposites."""
+    half = (len(came) + 1) // 2
+    both = came.copy()
+    both[: len(came) - half] &= came[half:]
+    both[half:] &= came[: len(came) - half]
+    return both
 
 
 def _finite(f: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from tqdm.auto import tqdm
 
 from wormsim import check
 
-from ..cluster import Cluster, connect
+from ..cluster import Cluster, ClusterError, connect
 from .fit import Fit
 from .targets import Sweep, Target
 
@@ -48,7 +49,11 @@ class Journal:
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
             os.truncate(path, len(whole.encode()))
-        self._path, self._lines = path, [json.loads(line) for line in whole.splitlines()[1:]]
+        written: dict[str, list[Any]] = {}
+        for line in whole.splitlines()[1:]:
+            # A cluster's task that was thought lost may have been done twice at the same time, and written twice the same.
+            written.setdefault(json.loads(line)[0], json.loads(line))
+        self._path, self._lines = path, list(written.values())
         self._file = path.open("a")
         self._next = 0
 
@@ -158,26 +163,39 @@ class Search:
         """Random numbers of a step; 0 is the start."""
         return np.random.default_rng([self.seed, STREAM, step])
 
-    def evaluate(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None, common: bool = False) -> np.ndarray:
-        """log evidences (point,), each of the mean of some sweeps."""
-        return log_mean(self.each(points, widen, sweeps, common))
+    def evaluate(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None, **how: Any) -> np.ndarray:
+        """log evidences (point,), each of the mean of the sweeps that came; NaN if none did."""
+        came = [row[~np.isnan(row)] for row in self.each(points, widen, sweeps, **how)]
+        return np.array([log_mean(row) if len(row) else np.nan for row in came])
 
-    def each(self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None, common: bool = False) -> np.ndarray:
-        """log evidences (point, sweep); with seeds in common, if they are only compared with each other: luck cancels then."""
+    def each(
+        self, points: np.ndarray, widen: float = 1.0, sweeps: int | None = None, common: bool = False, late: float = 0.0
+    ) -> np.ndarray:
+        """log evidences (point, sweep); with seeds in common, if they are only compared with each other: luck cancels then.
+
+        Of the slowest, up to a share `late` is given up, and is NaN.
+        """
         count = self.sweeps if sweeps is None else sweeps
         items = [
             Sweep(tuple(theta.tolist()), seed, widen)
             for k, theta in enumerate(points)
             for seed in self.seeds(self._calls, 0 if common else k, count)
         ]
-        results = self._journal.get(items, self._compute) if self._journal else self._compute(items)
+        results = self._journal.get(items, partial(self._compute, late)) if self._journal else self._compute(late, items)
         self._calls += 1
         self.evaluations += len(items)
         self.failures.update(why for _, why in results if why)
         return np.array([value for value, _ in results], dtype=float).reshape(len(points), count)
 
-    def _compute(self, items: list[Sweep]) -> list[Any]:
-        return [list(result) for result in self._cluster.map(self.target, items, progress=False)]
+    def _compute(self, late: float, items: list[Sweep]) -> list[Any]:
+        try:
+            found = self._cluster.map(self.target, items, progress=False, late=late)
+        except ClusterError as error:
+            kept = (
+                f"run again with checkpoint {self._checkpoint} to go on from there" if self._checkpoint else "nothing was kept"
+            )
+            raise ClusterError(f"{error}\n{kept}") from None
+        return [[np.nan, "given up as late"] if result is None else list(result) for result in found]
 
     def seeds(self, call: int, point: int, count: int) -> list[int]:
         """Seeds of the sweeps of a point in a call of `evaluate`."""
