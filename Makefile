@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint lab bench lock clean
+.PHONY: help setup demo test lint kernels lab bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -13,13 +13,17 @@ setup: $(READY)  ## make .venv and install everything, with uv when it can be ha
 demo: $(READY)  ## run the demonstration and write demo/index.html
 	$(BIN)/vpc demo
 
-test: lint  ## check style and types, then run all tests and notebooks
+test: $(READY)  ## check style and types, then run all tests and notebooks
+	@$(MAKE) --no-print-directory -j2 lint kernels
 	$(BIN)/python -m pytest
 
 lint: $(READY)  ## check style and types only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+kernels: $(READY)
+	$(BIN)/python tests/vpc/compiled.py
 
 lab: $(READY)  ## open the notebooks in JupyterLab
 	$(BIN)/vpc lab

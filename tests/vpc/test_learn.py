@@ -11,28 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from parallel import apart
 from scipy import stats
+from twins import BASE, PRIORS, TURN, seen
 
 import vpc
 from vpc import learn
-from vpc.autoregressive import Autoregressive, LinearGaussian
+from vpc.autoregressive import Autoregressive
 from vpc.learn import priors
 from vpc.learn.pmvo import ADVANTAGES, _pairs
 from vpc.learn.search import Search
 from vpc.learn.targets import Sweep
-
-TURN = np.array([[0.0, 0.3], [-0.3, 0.0]])
-BASE = LinearGaussian(TURN, process_noise=0.4, observation_noise=0.5)
-PRIORS = {"W": {"0,1": priors.normal(0.3, 0.15)}, "process_noise": priors.lognormal(0.4, 0.4)}
-STEPS, EVERY = 12, 2
-
-
-def seen(theta=(0.3, 0.4), seed=0):
-    """Data of the twin with some parameters."""
-    turn, noise = theta
-    model = LinearGaussian(np.array([[0.0, turn], [-turn, 0.0]]), process_noise=noise, observation_noise=0.5)
-    _, times, values = model.simulate(seed, STEPS, EVERY)
-    return learn.Observations(values, times)
 
 
 def particles(n=60, **data):
@@ -191,22 +180,25 @@ def test_posteriors_are_kalmans(search):
     assert list(fit.arviz()["posterior"].data_vars) == ["W[0,1]", "process_noise"]
 
 
+def _rank(search, k):
+    """The rank of a truth among 9 draws, of both parameters."""
+    truth = exact().space.draw(np.random.default_rng([k, 3]), 1)[0]
+    common = {"draws": 1, "seed": k, "progress": False}
+    if search == "pmmh":
+        fit = learn.pmmh(particles(40, theta=truth, seed=k), steps=160, width=0.8, **common)
+    else:
+        ladder = {"temperatures": (2.5, 1.0), "width": (1.2, 0.8)}
+        fit = learn.parallel_tempering(particles(40, theta=truth, seed=k), steps=80, **ladder, **common)
+    draws = fit.draws.values
+    kept = draws[np.linspace(len(draws) // 4, len(draws) - 1, 9).astype(int)]
+    return (kept < truth).sum(axis=0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["pmmh", "parallel tempering"])
 def test_calibration(search):
     """Simulation-based calibration (Talts et al. 2018): ranks of 200 truths among 9 draws are uniform, p > 0.01, 4 times."""
-    ranks = []
-    for k in range(200):
-        truth = exact().space.draw(np.random.default_rng([k, 3]), 1)[0]
-        common = {"draws": 1, "seed": k, "progress": False}
-        if search == "pmmh":
-            fit = learn.pmmh(particles(40, theta=truth, seed=k), steps=160, width=0.8, **common)
-        else:
-            ladder = {"temperatures": (2.5, 1.0), "width": (1.2, 0.8)}
-            fit = learn.parallel_tempering(particles(40, theta=truth, seed=k), steps=80, **ladder, **common)
-        draws = fit.draws.values
-        kept = draws[np.linspace(len(draws) // 4, len(draws) - 1, 9).astype(int)]
-        ranks.append((kept < truth).sum(axis=0))
+    ranks = apart(functools.partial(_rank, search), range(200))
     for column in np.array(ranks).T:
         assert stats.chisquare(np.bincount(column, minlength=10)).pvalue > 0.01
 
@@ -424,6 +416,15 @@ def test_a_checkpoint_whose_points_are_others_is_refused(tmp_path):
     file.write_text("".join([lines[0], lines[2], *lines[2:]]))
     with pytest.raises(ValueError, match="its line 2 has other points"):
         learn.pmvo(particles(), steps=2, samples=2, checkpoint=file, progress=False)
+
+
+def test_a_checkpoint_that_two_have_written_at_once(tmp_path):
+    """As when a cluster gives a task to another worker while the first still runs."""
+    file, plan = tmp_path / "a.jsonl", {"steps": 3, "samples": 2, "progress": False}
+    wanted = learn.pmvo(particles(), **plan, checkpoint=file)
+    head, *lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([head, lines[0], lines[0], lines[1], lines[2], lines[1], lines[2]]))
+    assert learn.pmvo(particles(), **plan, checkpoint=file).dataset.identical(wanted.dataset)
 
 
 def test_when_nothing_but_the_start_lives(monkeypatch):
