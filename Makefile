@@ -46,7 +46,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv --clear .venv
 	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; then \
-		install="$(BIN)/uv pip install --python $(BIN)/python"; \
+		install="$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python"; \
 	else \
 		echo "uv cannot be had; pip takes a few minutes"; \
 		install="$(BIN)/python -m pip install --disable-pip-version-check"; \
