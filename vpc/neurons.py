@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wormsim.blocks import LANES
-from wormsim.elementary import logistic
+from wormsim.elementary import logistic, reciprocal
 from wormsim.kernel import kernel
 
 from .connectome import NEURONS, Connectome
@@ -170,26 +170,13 @@ def sum_up(start, where, weight, constant, rows, out):
 
 @kernel
 def relax(h, rate, work):
-    """Let every voltage relax for a time h under its conductance and current.
-
-    Neurons come in pairs, so that one division serves two: 1/a = b / (a b).
-    """
-    for n in range(0, N, 2):
-        r, s = work[n * LANES :], work[(n + 1) * LANES :]
-        hr, hs = h * rate[n], h * rate[n + 1]
+    """Let every voltage relax for a time h under its conductance and current."""
+    for n in range(N):
+        r, scale = work[n * LANES :], h * rate[n]
         for i in range(LANES):
-            y, z = hr * r[G + i], hs * s[G + i]
-            gain_y, gain_z = _gain(y), _gain(z)
-            a, b = 1.0 + y * gain_y, 1.0 + z * gain_z
-            both = 1.0 / (a * b)
-            r[MID + i] = (r[V + i] + hr * r[CURRENT + i] * gain_y) * (b * both)
-            s[MID + i] = (s[V + i] + hs * s[CURRENT + i] * gain_z) * (a * both)
-
-
-@kernel(inline="always")
-def _gain(z):
-    """(e^z - 1) / z to third order."""
-    return 1.0 + z * (1 / 2 + z * (1 / 6 + z * (1 / 24)))
+            z = scale * r[G + i]
+            gain = 1.0 + z * (1 / 2 + z * (1 / 6 + z * (1 / 24)))
+            r[MID + i] = (r[V + i] + scale * r[CURRENT + i] * gain) * reciprocal(1.0 + z * gain)
 
 
 @kernel
