@@ -59,7 +59,7 @@ def redrawn(page):
     """What is done in here must change the curves that are seen."""
     scope = page.locator("canvas.vpc-scope").first.element_handle()
     page.wait_for_timeout(500)
-    version, picture = scope.get_attribute("data-version"), scope.evaluate("canvas => canvas.toDataURL()")
+    version, picture = scope.evaluate("canvas => [canvas.dataset.version, canvas.toDataURL()]")  # at once: it may be live
     yield
     page.wait_for_function("([scope, version]) => scope.dataset.version !== version", arg=[scope, version])
     assert scope.evaluate("canvas => canvas.toDataURL()") != picture
