@@ -12,6 +12,8 @@ Nothing starves. But evidence and bands are exact only where the model is linear
 they are approximations, and the evidence is not unbiased.
 """
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 from numba import prange
@@ -21,6 +23,7 @@ from wormsim.kernel import kernel, one_at_a_time
 from .filter import Filter
 from .matrices import gram, solve
 from .model import capability
+from .resampling import systematic
 
 __all__ = ["Ensemble"]
 
@@ -164,6 +167,32 @@ def _compare(h, y, errors, variance, spread, pull):
     return log_density
 
 
+class Revision(NamedTuple):
+    """What a frame demands of members; see `_share`."""
+
+    living: np.ndarray
+    spread: np.ndarray
+    pull: np.ndarray
+
+
+def compare(living: np.ndarray, y: np.ndarray, h: np.ndarray, errors: np.ndarray, sd: np.ndarray) -> tuple[Revision, float]:
+    """What a frame y, with noise of some sd, demands of living members that predict h, and its log density."""
+    spread, pull = _padded((len(y), len(h))), _padded((len(h), len(y)))
+    log_density = _compare(h, y, errors, sd**2, spread, pull)
+    return Revision(living, spread, pull), log_density
+
+
+def shift(x: np.ndarray, sources: np.ndarray, revision: Revision, out: np.ndarray) -> None:
+    """Shift living members of x[sources] (member, column), through their covariances with h, into `out`."""
+    arguments = x, sources, *revision, out
+    threads = min(numba.get_num_threads(), out.size * len(revision.spread) // PER_THREAD)
+    if threads <= 1:
+        _run(*arguments)
+    else:
+        with one_at_a_time:
+            _run_parallel(threads, *arguments)
+
+
 class Ensemble(Filter):
     """An ensemble Kalman filter, of members all of whose weights are equal; its parameters are those of `Filter`.
 
@@ -172,16 +201,10 @@ class Ensemble(Filter):
     """
 
     def _update(self, rng: np.random.Generator, y: np.ndarray, first: int, last: int) -> tuple[float, float]:
-        predicts = capability(self.model, "predict", needed_for="the ensemble Kalman filter")
-        assert predicts is not None
-        self._revision: tuple[np.ndarray, ...] | None = None
+        self._revision: Revision | None = None
         x = self.x if self.index else self._call("initial", (self.particles,), rng, self.particles)
-        gone = np.flatnonzero(self.weights == 0)
-        self.ancestors = None
-        if len(gone):
-            ancestors = np.arange(self.particles)
-            ancestors[gone] = rng.choice(np.flatnonzero(self.weights), len(gone))
-            self.ancestors = np.sort(ancestors)
+        uneven = self.weights.min() < self.weights.max()
+        self.ancestors = systematic(rng, self.weights, self.particles) if uneven else None
         x, _ = self._step(rng, x, first, last)
         alive = np.isfinite(x.reshape(len(x), -1).sum(axis=1))
         living = np.flatnonzero(alive)
@@ -194,33 +217,44 @@ class Ensemble(Filter):
 
         seen = np.flatnonzero(~np.isnan(y))
         if len(seen):
-            predicted, sd = predicts(x)
-            h, sd = self._checked(predicted, "predict", (self.particles, *y.shape)), sd[seen]
-            h = h if len(living) == len(h) and len(seen) == len(y) else h[np.ix_(living, seen)]
-            spread, pull = _padded((len(seen), len(h))), _padded((len(h), len(seen)))
-            increment += _compare(h, y[seen], sd * rng.standard_normal(h.shape), sd**2, spread, pull)
+            h, sd = self._predict(x, living, seen)
+            increment += self._analyse(rng, x, living, seen, y[seen], h, sd)
             if not np.isfinite(increment):
                 raise ValueError(f"`predict` of the model gives what is not finite at frame {self.index} (step {last})")
-            self._revision = living, spread, pull
-            self.x, _ = self.revise(x, np.arange(self.particles))
         return float(increment), failed
+
+    def _predict(self, x: np.ndarray, living: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What living members predict (member, seen) of what was seen, and the sd of its noise."""
+        predicts = capability(self.model, "predict", needed_for="the ensemble Kalman filter")
+        assert predicts is not None
+        predicted, sd = predicts(x)
+        h = self._checked(predicted, "predict", (self.particles, *self.observations.shape[1:]))
+        whole = len(living) == len(h) and len(seen) == h.shape[1]
+        return h if whole else h[np.ix_(living, seen)], sd[seen]
+
+    def _analyse(
+        self,
+        rng: np.random.Generator,
+        x: np.ndarray,
+        living: np.ndarray,
+        seen: np.ndarray,
+        y: np.ndarray,
+        h: np.ndarray,
+        sd: np.ndarray,
+    ) -> float:
+        """Shift the members, which predict h of a frame y; returns its log density."""
+        self._revision, log_density = compare(living, y, h, sd * rng.standard_normal(h.shape), sd)
+        self.x, _ = self.revise(x, np.arange(self.particles))
+        return log_density
 
     def revise(self, x: np.ndarray, ancestors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Members of this frame or of an earlier one, shifted as this frame demands; those that failed stay as they are."""
         if self._revision is None:
             return x, ancestors
         new = np.empty((len(ancestors), *x.shape[1:]), x.dtype)
-        living = self._revision[0]
-        if len(living) < len(new):
+        if len(self._revision.living) < len(new):
             new[:] = x[ancestors]
-        arguments = x.reshape(len(x), -1), ancestors, *self._revision, new.reshape(len(new), -1)
-        products = new.size * len(self.observations[0])
-        threads = min(numba.get_num_threads(), products // PER_THREAD)
-        if threads <= 1:
-            _run(*arguments)
-        else:
-            with one_at_a_time:
-                _run_parallel(threads, *arguments)
+        shift(x.reshape(len(x), -1), ancestors, self._revision, new.reshape(len(new), -1))
         confines = capability(self.model, "confine")
         if confines:
             confines(new)

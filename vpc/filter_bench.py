@@ -27,12 +27,14 @@ WAYS: dict[str, dict[str, Any]] = {
     "bootstrap, refined start": {"method": "bootstrap", "init_particles": 5000, "lag": 1.0},
     "guided": {"method": "guided", "lag": 1.0},
     "ensemble": {"method": "ensemble"},
+    "bridged": {"method": "bridged"},
 }
 PARTS = (*diagnose.GROUPS, "body")
 BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
 REFERENCE = 2  # times the budget, for a guided filter to compare evidence with
 SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
 MANY = 100_000
+WEIGHED = {"ensemble": (200, 5), "bridged": (1000, 5)}  # members and seeds, where evidence is compared
 
 
 def _sweep(worm: vpc.Worm, recording: vpc.Recording, particles: int, seed: int, **way: Any) -> tuple[vpc.Posterior, float]:
@@ -152,7 +154,7 @@ def _shown(frame: pd.DataFrame) -> str:
 
 
 def evidence(progress: bool = True) -> dict[str, Any]:
-    """How the ensemble ranks values of w_s, beside very many bootstrap particles; noise and prior are those of the truth."""
+    """How ensembles rank values of w_s, beside very many bootstrap particles; noise and prior are those of the truth."""
     worm = vpc.Worm()
     _, seen = experiment("noise", worm)
     rows: list[dict[str, float]] = []
@@ -160,27 +162,32 @@ def evidence(progress: bool = True) -> dict[str, Any]:
     for scale in tqdm(SCALES, desc="weighing w_s", disable=silent):
         model = model_of(worm, seen)
         model.worm = worm.with_parameters(w_s=scale * worm.parameters["w_s"])
-        found = {
-            name: np.array([build(name, model, seen.values, seen.steps, n, seed).run().log_evidence for seed in range(seeds)])
-            for name, n, seeds in (("ensemble", 200, 5), ("bootstrap", MANY, 1))
-        }
-        rows.append({"scale": scale, "best": found["bootstrap"][0], "ensemble": found["ensemble"].mean()})
-        rows[-1] |= {"sd": found["ensemble"].std(ddof=1), "bias": rows[-1]["ensemble"] - rows[-1]["best"]}
-    ranks = [np.argsort([-row[name] for row in rows]).tolist() for name in ("best", "ensemble")]
-    return {"rows": rows, "same_ranking": ranks[0] == ranks[1]}
+        row = {"scale": scale}
+        for name, n, seeds in (("bootstrap", MANY, 1), *((name, *size) for name, size in WEIGHED.items())):
+            begin = time.process_time()
+            found = [build(name, model, seen.values, seen.steps, n, seed).run().log_evidence for seed in range(seeds)]
+            row |= {name: float(np.mean(found)), f"{name} core_s": (time.process_time() - begin) / seeds}
+            row |= {f"{name} sd": float(np.std(found, ddof=1))} if seeds > 1 else {}
+        rows.append(row)
+    ranks = {name: np.argsort([-row[name] for row in rows]).tolist() for name in ("bootstrap", *WEIGHED)}
+    return {"rows": rows, "same_ranking": {name: ranks[name] == ranks["bootstrap"] for name in WEIGHED}}
 
 
 def evidence_table(result: dict[str, Any]) -> str:
     """The result of `evidence` for reading."""
-    top = max(row["best"] for row in result["rows"])
-    return "\n".join(
-        [
-            f"log evidence of w_s times a scale, less {top:.1f}: {MANY:,} bootstrap particles, and an ensemble of 200 (sd).",
-            *(
-                f"  {row['scale']:3.1f}   {row['best'] - top:10.1f}   {row['ensemble'] - top:10.1f} ({row['sd']:.1f})   "
-                f"bias {row['bias']:8.1f}"
-                for row in result["rows"]
-            ),
-            f"The two rank them {'alike' if result['same_ranking'] else 'DIFFERENTLY'}.",
-        ]
-    )
+    rows = result["rows"]
+    top = max(row["bootstrap"] for row in rows)
+    lines = [
+        f"log evidence of w_s times a scale, less {top:.1f}, by {MANY:,} bootstrap particles and by ensembles (sd over seeds)."
+    ]
+    lines.append("scale   bootstrap" + "".join(f"{f'{name} of {size[0]}':>26}" for name, size in WEIGHED.items()))
+    for row in rows:
+        told = [f"{row[name] - top:17.1f} ({row[f'{name} sd']:6.1f})" for name in WEIGHED]
+        lines.append(f"  {row['scale']:3.1f}  {row['bootstrap'] - top:10.1f}" + "".join(told))
+    means = {name: np.mean([row[f"{name} core_s"] for row in rows]) for name in ("bootstrap", *WEIGHED)}
+    lines.append("core-s " + ", ".join(f"{name} {mean:.1f}" for name, mean in means.items()))
+    lines += [
+        f"{name} ranks them {'as very many particles do' if same else 'DIFFERENTLY'}."
+        for name, same in result["same_ranking"].items()
+    ]
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ from .diagnose import LEVELS, STATS
 from .filter import Filter
 from .initialise import FACTOR, learned_prior
 from .loop import BODY_ROW, MUSCLE_ROW
-from .methods import METHODS, build, check_method
+from .methods import ENSEMBLES, METHODS, build, check_method
 from .neurons import STEP, N
 from .observe import fluorescence_of
 from .parameters import plain
@@ -32,7 +32,8 @@ from .worm import Worm
 
 __all__ = ["METHODS", "blind", "filter_of", "impute", "unconditioned"]
 
-SIZES = {"bootstrap": (1000, 5000), "guided": (1000, 0), "ensemble": (200, 0)}  # particles, and in the initialisation
+# Particles, and how many in the initialisation.
+SIZES = {"bootstrap": (1000, 5000), "guided": (1000, 0), "ensemble": (200, 0), "bridged": (1000, 0)}
 BASELINE = 200  # unconditioned worms to compare with
 
 # What is told of a state: all but velocities.
@@ -71,6 +72,7 @@ def impute(
         What was seen of it.
     method
         "ensemble": members that are shifted by what they miss; quick and steady, with approximate bands and evidence.
+        "bridged": members that are shifted as far as they must be, and weighted for the rest; evidence that ranks worms better.
         "guided": particles that look ahead, with unbiased evidence. "bootstrap": the particle filter of the paper.
     particles
         How many worms to simulate side by side; by default what `SIZES` has for the method.
@@ -125,7 +127,7 @@ def impute(
         "pose_spread": pose_spread,
         "log_evidence": filter.log_evidence,
         "failure": filter.failure,
-        "evidence_is_unbiased": int(isinstance(model, FromPrior) and method != "ensemble"),
+        "evidence_is_unbiased": int(isinstance(model, FromPrior) and method not in ENSEMBLES),
         "version": version("virtual-patch-clamp"),
         "variant": worm.variant,
         "connectome": worm.connectome.label,

@@ -354,7 +354,10 @@ def test_all_302_observed():
     [
         ({"worm": 3}, "worm must be a vpc.Worm, got int"),
         ({"recording": "file"}, "recording must be a vpc.Recording, got str"),
-        ({"method": "bootstap"}, "method must be one of bootstrap, guided, ensemble, got 'bootstap'; did you mean 'bootstrap'"),
+        (
+            {"method": "bootstap"},
+            "method must be one of bootstrap, guided, ensemble, bridged, got 'bootstap'; did you mean 'bootstrap'",
+        ),
         ({"particles": 1}, "particles must be a whole number of at least 2"),
         ({"init_particles": -1}, "init_particles must be a whole number of at least 0"),
         ({"factor": -1}, "factor must be from 0 to 10"),
