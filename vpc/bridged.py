@@ -5,7 +5,8 @@ What a frame says is used in two parts, p(y | x) = p(y | x)^g p(y | x)^(1 - g). 
 
     log Z += log N(y; mean h, Cyy + R/g) + (k (1 - g) log 2 pi - k log g) / 2 + (1 - g) sum log sd + log mean p(y | x)^(1 - g)
 
-where k numbers are seen. The share g is the least that leaves an effective sample size of half the members. Weights are exact
+where k numbers are seen. The share g is the least that leaves an effective sample size of half the members; it is sought as if
+what is seen were linear in the state, and raised where that leaves less than half of this. Weights are exact
 where a shift is not, as at a threshold that some members have passed and others have not; shifts go where weights would starve.
 With more members g is less, and approximations with it.
 """
@@ -51,9 +52,14 @@ class Bridged(Ensemble):
             enough = effective_sample_size(weigh(there, share)[0]) >= ENOUGH * len(h)
             low, high = (low, share) if enough else (share, high)
 
-        self._revision, log_density = part(high)
-        self.x, _ = self.revise(x, np.arange(self.particles))
-        moved, _ = self._predict(self.x, living, seen)
+        share = high
+        while True:
+            self._revision, log_density = part(share)
+            self.x, _ = self.revise(x, np.arange(self.particles))
+            weights, log_mean = weigh(self._predict(self.x, living, seen)[0], share)
+            if share == 1 or effective_sample_size(weights) >= ENOUGH * len(h) / 2:
+                break
+            share = (1 + share) / 2 if share < 0.9 else 1.0  # it is not linear: shift more
         self.weights = np.zeros(self.particles)
-        self.weights[living], log_mean = weigh(moved, high)
-        return log_density + (1 - high) * own - 0.5 * len(y) * np.log(high) + log_mean
+        self.weights[living] = weights
+        return log_density + (1 - share) * own - 0.5 * len(y) * np.log(share) + log_mean

@@ -151,6 +151,7 @@ def test_every_method_serves_the_papers_autoregressive_model():
     assert evidence["bootstrap"].std() > 100 and evidence["guided"].std() < 5 and evidence["ensemble"].std() < 10
     assert evidence["bootstrap"].max() < 500 and evidence["guided"].min() > 1500
     assert 20 < evidence["guided"].mean() - evidence["ensemble"].mean() < 100
+    assert evidence["bridged"].std() < 10 and abs(evidence["bridged"].mean() - evidence["ensemble"].mean()) < 20
     assert error["guided"] < 0.5 * error["bootstrap"] and error["ensemble"] < 1.2 * error["guided"]
 
 
