@@ -251,7 +251,7 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
                 _write(record, rows, b, activation, living, n, step // record.every)
 
             # Stretch.
-            stretch_block(body, stretch.reshape(-1))
+            stretch_block(body, room, stretch.reshape(-1))
             unit_sums(coupling, stretch, units)
             sense(coupling, units, received)
 

@@ -11,7 +11,7 @@ With all conductances in pS, voltages in mV and currents in fA (pS x mV), neuron
 where Veq is the voltage at which every s is 1/2. A step of length h is an exponential midpoint rule: g and I at the start take
 every neuron to the middle, g and I there take it from the start to the end, each time as if they were constant,
 
-    V(h) = (V + (h I / C)(1 + z/2 + z^2/6 + z^3/24)) / (1 + z + z^2/2 + z^3/6 + z^4/24),   z = h g / C,
+    V(h) = V + (h/C) (I - g V) (1 + z/2 + z^2/6 + z^3/24) / (1 + z + z^2/2 + z^3/6 + z^4/24),   z = h g / C,
 
 which is V_inf + (V - V_inf) e^-z with e^z to fourth order: second order in h, stable for any g, and without memory.
 """
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wormsim.blocks import LANES
-from wormsim.elementary import logistic, reciprocal
+from wormsim.elementary import logistic, logistics, reciprocals
 from wormsim.kernel import kernel
 
 from .connectome import NEURONS, Connectome
@@ -103,7 +103,7 @@ def sparse_rows(matrix: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.
     """The entries of a matrix that are not 0, row by row, for `sum_up`: start, where (the places of its columns), weight."""
     rows, columns = np.nonzero(matrix)
     start = np.searchsorted(rows, np.arange(len(matrix) + 1))
-    return start.astype(np.uint64), places[columns].astype(np.uint64), matrix[rows, columns]  # unsigned numbers index faster
+    return start.astype(np.uint64), places[columns].astype(np.uint32), matrix[rows, columns]
 
 
 def _rows(*matrices: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -135,16 +135,18 @@ def circuit(connectome: Connectome, parameters: Mapping[str, Value], removed: np
     )
 
 
-# The kernels below do the work of one block of worms.
+# The kernels below do the work of one block of worms; some take neurons in pairs, which share a division.
 
 
 @kernel
 def activate(circuit, work):
     """Open the synapses: s at the voltages of mid-step."""
-    for n in range(N):
-        r, slope, middle = work[n * LANES :], circuit.slope[n], circuit.equilibrium[n]
+    for n in range(0, N, 2):
+        r, slope, next_slope = work[n * LANES :], circuit.slope[n], circuit.slope[n + 1]
+        middle, next_middle = circuit.equilibrium[n], circuit.equilibrium[n + 1]
         for i in range(LANES):
-            r[S + i] = logistic(slope * (r[MID + i] - middle))
+            x, y = slope * (r[MID + i] - middle), next_slope * (r[MID + LANES + i] - next_middle)
+            r[S + i], r[S + LANES + i] = logistics(x, y)
 
 
 @kernel
@@ -157,7 +159,7 @@ def sum_up(start, where, weight, constant, rows, out):
         for p in range(0, LANES, 16):
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = a13 = a14 = a15 = constant[n]
             for entry in range(start[n], start[n + 1]):
-                w, r = weight[entry], rows[where[entry]]
+                w, r = weight[entry], rows[np.uint64(where[entry])]  # unsigned numbers index faster
                 a0, a1, a2, a3 = a0 + w * r[p], a1 + w * r[p + 1], a2 + w * r[p + 2], a3 + w * r[p + 3]
                 a4, a5, a6, a7 = a4 + w * r[p + 4], a5 + w * r[p + 5], a6 + w * r[p + 6], a7 + w * r[p + 7]
                 a8, a9, a10, a11 = a8 + w * r[p + 8], a9 + w * r[p + 9], a10 + w * r[p + 10], a11 + w * r[p + 11]
@@ -168,15 +170,24 @@ def sum_up(start, where, weight, constant, rows, out):
             o[p + 12], o[p + 13], o[p + 14], o[p + 15] = a12, a13, a14, a15
 
 
+@kernel(inline="always")
+def _gain(z):
+    """(e^z - 1) / z, with e^z to fourth order."""
+    return 1.0 + z * (1 / 2 + z * (1 / 6 + z * (1 / 24)))
+
+
 @kernel
 def relax(h, rate, work):
-    """Let every voltage relax for a time h under its conductance and current."""
-    for n in range(N):
-        r, scale = work[n * LANES :], h * rate[n]
+    """Let every voltage relax for a time h under its conductance and current; one that nothing can charge stays, exactly."""
+    for n in range(0, N, 2):
+        r, scale, next_scale = work[n * LANES :], h * rate[n], h * rate[n + 1]
         for i in range(LANES):
-            z = scale * r[G + i]
-            gain = 1.0 + z * (1 / 2 + z * (1 / 6 + z * (1 / 24)))
-            r[MID + i] = (r[V + i] + scale * r[CURRENT + i] * gain) * reciprocal(1.0 + z * gain)
+            k = LANES + i
+            z, next_z = scale * r[G + i], next_scale * r[G + k]
+            gain, next_gain = _gain(z), _gain(next_z)
+            left, next_left = reciprocals(1.0 + z * gain, 1.0 + next_z * next_gain)
+            r[MID + i] = r[V + i] + scale * (r[CURRENT + i] - r[G + i] * r[V + i]) * gain * left
+            r[MID + k] = r[V + k] + next_scale * (r[CURRENT + k] - r[G + k] * r[V + k]) * next_gain * next_left
 
 
 @kernel

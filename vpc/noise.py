@@ -73,14 +73,21 @@ def _polar(radius_word, angle_word):
 
 @kernel
 def gaussians(out, slots, step, stream, key):
-    """Fill rows of lanes, four at a time, with standard Gaussians that depend only on slot, step, stream and key."""
+    """Fill rows of lanes, four at a time, with standard Gaussians that depend only on slot, step, stream and key.
+
+    Words first, then Gaussians in their place, then these in double precision: each pass is as wide as its numbers allow.
+    """
     k0, k1 = key[0], key[1]
-    words = aligned(2 * LANES).view(np.uint32)
+    words = aligned(len(out) // 2).view(np.uint32)
+    singles = words.view(np.float32)
     for group in range(len(out) // (4 * LANES)):
+        w = words[4 * group * LANES : 4 * (group + 1) * LANES]
         for i in range(LANES):
             w0, w1, w2, w3 = philox(slots[i], np.uint64(step), np.uint64(group), np.uint64(stream), k0, k1)
-            words[i], words[LANES + i] = np.uint32(w0), np.uint32(w2)
-            words[2 * LANES + i], words[3 * LANES + i] = np.uint32(w1), np.uint32(w3)
-        r = out[4 * group * LANES : 4 * (group + 1) * LANES]
+            w[i], w[LANES + i], w[2 * LANES + i], w[3 * LANES + i] = np.uint32(w0), np.uint32(w2), np.uint32(w1), np.uint32(w3)
+    for group in range(len(out) // (4 * LANES)):
+        w, r = words[4 * group * LANES : 4 * (group + 1) * LANES], singles[4 * group * LANES : 4 * (group + 1) * LANES]
         for i in range(2 * LANES):
-            r[i], r[2 * LANES + i] = _polar(words[i], words[2 * LANES + i])
+            r[i], r[2 * LANES + i] = _polar(w[i], w[2 * LANES + i])
+    for i in range(len(out)):
+        out[i] = singles[i]

@@ -62,7 +62,7 @@ def _run(block, neuron, updates, substeps, along, across, objects, proprioceptio
     for update in range(1, updates + 1):
         for _ in range(substeps):
             step_block(block, s, muscle, PERIOD / substeps, along, across, objects, alive)
-        stretch_block(block, stretch)
+        stretch_block(block, s, stretch)
         for unit in range(UNITS):
             _feel(stretch, unit, feel)
             for i in range(LANES):

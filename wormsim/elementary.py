@@ -55,22 +55,6 @@ def inverse_root(x):
 
 
 @kernel(inline="always")
-def reciprocal(x):
-    """1 / x without the processor's slow division, to 2e-15 for normal x > 0.
-
-    Subtracting the exponent as an integer gives a first guess y, good to 12 %; with e = 1 - x y the rest is the geometric
-    series, as (1 + e)(1 + e^2), twice.
-    """
-    y = np.int64(np.int64(0x7FDE623822FC16E6) - np.float64(x).view(np.int64)).view(np.float64)
-    e = 1.0 - x * y
-    y = y + y * e
-    y = y + y * (e * e)
-    e = 1.0 - x * y
-    y = y + y * e
-    return y + y * (e * e)
-
-
-@kernel(inline="always")
 def exponential(x):
     """e^x to 1e-13 of itself, for |x| < 700."""
     shifted = x * (1 / _LOG_2) + _ROUND  # its last bits hold the nearest integer k
@@ -88,6 +72,19 @@ def exponential(x):
 def logistic(x):
     """1 / (1 + e^-x), to 1e-13 of itself, for |x| < 700."""
     return 1.0 / (1.0 + exponential(-x))
+
+
+@kernel(inline="always")
+def reciprocals(a, b):
+    """1 / a and 1 / b by one division, the slowest of a processor's operations."""
+    both = 1.0 / (a * b)
+    return both * b, both * a
+
+
+@kernel(inline="always")
+def logistics(x, y):
+    """`logistic` of two numbers by one division, while their exponentials' product is finite; 0 for both where it is not."""
+    return reciprocals(1.0 + exponential(-x), 1.0 + exponential(-y))
 
 
 @kernel(inline="always")

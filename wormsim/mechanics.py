@@ -36,7 +36,7 @@ _RADIUS, _REST_LATERAL, _REST_DIAGONAL, _CONTRACTION = geo.RADIUS, geo.REST_LATE
 
 @kernel
 def place(q, s, h):
-    """Extrapolate every rod to the midpoint."""
+    """Extrapolate every rod to the midpoint of a step."""
     for rod in range(_RODS):
         z, r = q[rod * STATE : (rod + 1) * STATE], s[rod * RECORD : (rod + 1) * RECORD]
         radius = _RADIUS[rod]

@@ -8,9 +8,10 @@ sums it over its own segments and the ones behind it, with gains that make up fo
 import numpy as np
 
 from . import geometry as geo
-from .blocks import LANES, PHI, STATE, X, Y
-from .elementary import inverse_root, sine_cosine
-from .kernel import aligned, kernel
+from .blocks import AX, AY, LANES, RECORD, XS, YS
+from .elementary import inverse_root
+from .kernel import kernel
+from .mechanics import place
 
 UNITS = 12
 SEGMENTS_PER_UNIT = geo.SEGMENTS // UNITS
@@ -55,22 +56,15 @@ def unit_stretch(stretch: np.ndarray, asymmetric: bool = False) -> np.ndarray:
 
 
 @kernel
-def stretch_block(q, out):
-    """`segment_stretch` of a block of 16 bodies, into rows (side, segment, lane)."""
-    ends = aligned(4 * LANES)  # x and y of the dorsal, then of the ventral end of the rod before
-    for rod in range(geo.RODS):
-        z = q[rod * STATE : (rod + 1) * STATE]
-        segment = max(rod - 1, 0)
-        o = out[segment * LANES :]
-        per_rest, per_width, radius = 1 / geo.REST_LATERAL[segment], 1 / geo.RELATIVE_WIDTH[segment], geo.RADIUS[rod]
+def stretch_block(q, s, out):
+    """`segment_stretch` of a block of 16 bodies, into rows (side, segment, lane), with scratch array s."""
+    place(q, s, 0.0)
+    for segment in range(geo.SEGMENTS):
+        r, o = s[segment * RECORD : (segment + 2) * RECORD], out[segment * LANES :]
+        per_rest, per_width = 1 / geo.REST_LATERAL[segment], 1 / geo.RELATIVE_WIDTH[segment]
         for i in range(LANES):
-            sine, cosine = sine_cosine(z[PHI + i])
-            ax, ay = radius * cosine, radius * sine
-            x1, y1, x2, y2 = z[X + i] + ax, z[Y + i] + ay, z[X + i] - ax, z[Y + i] - ay
-            dx, dy = x1 - ends[i], y1 - ends[LANES + i]
-            square = dx * dx + dy * dy
-            o[i] = (square * inverse_root(square) * per_rest - 1) * per_width
-            dx, dy = x2 - ends[2 * LANES + i], y2 - ends[3 * LANES + i]
-            square = dx * dx + dy * dy
-            o[geo.SEGMENTS * LANES + i] = (square * inverse_root(square) * per_rest - 1) * per_width
-            ends[i], ends[LANES + i], ends[2 * LANES + i], ends[3 * LANES + i] = x1, y1, x2, y2
+            cx, cy = r[RECORD + XS + i] - r[XS + i], r[RECORD + YS + i] - r[YS + i]
+            ax, ay = r[RECORD + AX + i] - r[AX + i], r[RECORD + AY + i] - r[AY + i]
+            dorsal, ventral = (cx + ax) * (cx + ax) + (cy + ay) * (cy + ay), (cx - ax) * (cx - ax) + (cy - ay) * (cy - ay)
+            o[i] = (dorsal * inverse_root(dorsal) * per_rest - 1) * per_width
+            o[geo.SEGMENTS * LANES + i] = (ventral * inverse_root(ventral) * per_rest - 1) * per_width

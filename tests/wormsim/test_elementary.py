@@ -17,10 +17,13 @@ def test_inverse_root_to_the_last_digits():
     np.testing.assert_allclose(found, 1 / np.sqrt(numbers), rtol=1e-15)
 
 
-def test_reciprocal_to_the_last_digits():
-    numbers = np.exp(np.random.default_rng(0).uniform(-300, 300, 20_000))
-    found = np.array([elementary.reciprocal(number) for number in numbers])
-    np.testing.assert_allclose(found, 1 / numbers, rtol=3e-15)
+def test_two_by_one_division():
+    one, other = np.random.default_rng(0).uniform(-350, 350, (2, 20_000))
+    pairs = np.array([elementary.reciprocals(np.exp(a), np.exp(b)) for a, b in zip(one, other, strict=True)])
+    np.testing.assert_allclose(pairs, np.exp(-np.column_stack([one, other])), rtol=1e-13)
+    pairs = np.array([elementary.logistics(a, b) for a, b in zip(one, other, strict=True)])
+    np.testing.assert_allclose(pairs, 1 / (1 + np.exp(-np.column_stack([one, other]))), rtol=1e-13)
+    assert elementary.logistics(-600.0, -500.0) == (0, 0)
 
 
 def test_exponential_logistic_and_tanh():

@@ -46,7 +46,7 @@ def test_velocity_equals_the_reference(medium, digits):
 def test_stretch_in_blocks_equals_the_plain_one():
     states = bent_bodies(16)
     rows = np.empty(2 * geo.SEGMENTS * blocks.LANES)
-    wormsim.stretch.stretch_block(blocks.to_blocks(states, np.zeros_like(states))[0], rows)
+    wormsim.stretch.stretch_block(blocks.to_blocks(states, np.zeros_like(states))[0], np.empty(blocks.SCRATCH), rows)
     np.testing.assert_allclose(
         rows.reshape(2, geo.SEGMENTS, -1).transpose(2, 0, 1), wormsim.segment_stretch(states), atol=1e-12
     )
