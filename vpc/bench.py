@@ -1,9 +1,10 @@
 """`vpc bench`: how fast, as ratios between things measured in one run on one machine."""
 
+import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,17 @@ def _quickest(run: Callable[[], Any], repeats: int) -> float:
     return min(seconds)
 
 
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let numba use so many threads for a while."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(count)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
 def _step_microseconds(medium: float, threads: int, particles: int = 1600, steps: int = 20) -> float:
     """Microseconds for one body's step of 10 ms, all of `Body.step` included."""
     body = wormsim.Body(particles, medium)
@@ -46,13 +58,9 @@ def _step_microseconds(medium: float, threads: int, particles: int = 1600, steps
         for _ in range(steps):
             body.step(muscle)
 
-    before = numba.get_num_threads()
-    numba.set_num_threads(threads)
-    try:
+    with _threads(threads):
         body.step(muscle)
         quickest = _quickest(run, repeats=15)
-    finally:
-        numba.set_num_threads(before)
     return 1e6 * quickest / (particles * steps)
 
 
@@ -126,42 +134,28 @@ def body(seconds: float = 5.0, progress: bool = True) -> dict[str, Any]:
     return result
 
 
-def _worm_microseconds(noise: float, threads: int, worms: int = 160, steps: int = 500) -> float:
-    """Microseconds for one worm's coupled step of 10 ms, all of `Worm.simulate` included."""
+def _worm_seconds(worms: int, seconds: float, noise: float, threads: int) -> float:
+    """Wall seconds for some worms to live so long, all of `Worm.simulate` included."""
     worm = vpc.Worm()
-    before = numba.get_num_threads()
-    numba.set_num_threads(threads)
-
-    def run() -> None:
-        worm.simulate(steps * STEP, n=worms, noise=noise, record=(), every=steps * STEP, progress=False)
-
-    try:
-        run()
-        quickest = _quickest(run, repeats=8)
-    finally:
-        numba.set_num_threads(before)
-    return 1e6 * quickest / (worms * steps)
+    with _threads(threads):
+        return _quickest(lambda: worm.simulate(seconds, n=worms, noise=noise, record=(), every=seconds, progress=False), 1)
 
 
 def worm(progress: bool = True) -> dict[str, Any]:
     """Measure the closed loop, beside the body alone and the same step in plain numpy."""
     threads = min(2, numba.config.NUMBA_NUM_THREADS)
-    bar = tqdm(total=8, desc="measuring", disable=None if progress else True)
+    bar = tqdm(total=6, desc="measuring", disable=None if progress else True)
     result: dict[str, Any] = {"threads": threads}
-    for name, noise, count in (("quiet_us", 0.0, 1), ("noisy_us", 0.05, 1), ("noisy_us_threads", 0.05, threads)):
-        result[name] = _worm_microseconds(noise, count)
-        bar.update()
+    # By turns, so that a machine's slow moments, which others who share it make, fall on all alike.
+    turns = {"quiet_us": (0.0, 1), "noisy_us": (0.05, 1), "noisy_us_threads": (0.05, threads)}
+    measured = [{name: _worm_seconds(160, 5.0, *how) for name, how in turns.items()} for _ in range(15)]
+    for name in turns:
+        result[name] = 1e6 * min(turn[name] for turn in measured) / (160 * 5.0 / STEP)
+    bar.update()
     result["body_us"] = _step_microseconds(1.0, 1)
     bar.update()
 
-    numba_threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        begin = time.perf_counter()
-        vpc.Worm().simulate(5, n=1000, noise=0.05, record=(), every=5, progress=False)
-        result["thousand_worms_5_s"] = time.perf_counter() - begin
-    finally:
-        numba.set_num_threads(numba_threads)
+    result["thousand_worms_5_s"] = min(_worm_seconds(1000, 5.0, 0.05, 1) for _ in range(3))
     bar.update()
     result["one_worm_10_s"] = _quickest(lambda: vpc.Worm().simulate(10, progress=False), repeats=3)
     bar.update()
@@ -242,21 +236,16 @@ def smc(progress: bool = True, sweeps: int = 100) -> dict[str, Any]:
 
     bar = tqdm(total=4, desc="measuring", disable=None if progress else True)
     result: dict[str, Any] = {"particles": count, "steps": 200, "species": species}
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            for name, run, repeats in (
-                ("ours_ms", lambda: SMC(model, y, times, count).run(), sweeps),
-                ("ours_by_steps_ms", lambda: SMC(StepByStep(), y, times, count).run(), sweeps),
-                ("theirs_independent_ms", theirs(independent), sweeps // 10),
-                ("theirs_multivariate_ms", theirs(multivariate), sweeps // 4),
-            ):
-                run()
-                result[name] = 1e3 * _quickest(run, repeats)
-                bar.update()
-    finally:
-        numba.set_num_threads(threads)
+    with _threads(1), threadpool_limits(1):
+        for name, run, repeats in (
+            ("ours_ms", lambda: SMC(model, y, times, count).run(), sweeps),
+            ("ours_by_steps_ms", lambda: SMC(StepByStep(), y, times, count).run(), sweeps),
+            ("theirs_independent_ms", theirs(independent), sweeps // 10),
+            ("theirs_multivariate_ms", theirs(multivariate), sweeps // 4),
+        ):
+            run()
+            result[name] = 1e3 * _quickest(run, repeats)
+            bar.update()
     bar.close()
     result["sweeps_per_second"] = 1e3 / result["ours_ms"]
     for way in ("independent", "multivariate"):
