@@ -13,7 +13,7 @@ With more members g is less, and approximations with it.
 
 import numpy as np
 
-from .ensemble import Ensemble, Revision, compare, shift
+from .ensemble import Comparison, Ensemble, shift
 from .resampling import effective_sample_size, reweighted
 
 __all__ = ["Bridged"]
@@ -25,36 +25,25 @@ HALVINGS = 6  # of the interval in which g is sought
 class Bridged(Ensemble):
     """An ensemble whose members are shifted as far as they must be, and weighted for the rest; see `Ensemble`."""
 
-    def _analyse(
-        self,
-        rng: np.random.Generator,
-        x: np.ndarray,
-        living: np.ndarray,
-        seen: np.ndarray,
-        y: np.ndarray,
-        h: np.ndarray,
-        sd: np.ndarray,
-    ) -> float:
-        errors, everyone, there = sd * rng.standard_normal(h.shape), np.arange(len(h)), np.empty_like(h)
+    def _analyse(self, x: np.ndarray, frame: Comparison, key: np.ndarray) -> float:
+        living, seen, y, h, sd = frame
+        everyone, there = np.arange(len(h)), np.empty_like(h)
         even, own = np.full(len(h), 1 / len(h)), np.log(sd * np.sqrt(2 * np.pi)).sum()
 
         def weigh(h: np.ndarray, share: float) -> tuple[np.ndarray, float]:
             z = (y - h) / sd
             return reweighted(even, (share - 1) * (0.5 * (z * z).sum(axis=1) + own))
 
-        def part(share: float) -> tuple[Revision, float]:
-            return compare(living, y, h, errors / np.sqrt(share), sd / np.sqrt(share))
-
         low, high = 0.0, 1.0
         for _ in range(HALVINGS):
             share = (low + high) / 2
-            shift(h, everyone, part(share)[0]._replace(living=everyone), there)  # as if it were linear in the state
+            shift(h, everyone, frame.revision(key, share)[0]._replace(living=everyone), there)  # as if it were linear
             enough = effective_sample_size(weigh(there, share)[0]) >= ENOUGH * len(h)
             low, high = (low, share) if enough else (share, high)
 
         share = high
         while True:
-            self._revision, log_density = part(share)
+            self._revision, log_density = frame.revision(key, share)
             self.x, _ = self.revise(x, np.arange(self.particles))
             weights, log_mean = weigh(self._predict(self.x, living, seen)[0], share)
             if share == 1 or effective_sample_size(weights) >= ENOUGH * len(h) / 2:

@@ -18,11 +18,13 @@ import numba
 import numpy as np
 from numba import prange
 
+from wormsim.blocks import LANES
 from wormsim.kernel import kernel, one_at_a_time
 
 from .filter import Filter
 from .matrices import gram, solve
 from .model import capability
+from .noise import SEEN, gaussians
 from .resampling import systematic
 
 __all__ = ["Ensemble"]
@@ -86,39 +88,37 @@ def _share(share, shares, x, sources, living, spread, pull, out):
     """Shift every tile of columns of x[sources] (member, column) whose number leaves a remainder of `share`.
 
     Members and what was seen are padded with zeros to multiples of EIGHT. `spread` (seen, member) is h less its mean, `pull`
-    (member, seen) is S^-1 (y + e - h). Single precision is enough for sums of some thousands, and twice as fast.
+    (member, seen) is S^-1 (y + e - h). Single precision is enough for sums of some thousands, and twice as fast. The rows of
+    `spread` add up to 0, so that members need not be centred for their covariances.
     """
     n, (seen, padded), columns = len(living), spread.shape, x.shape[1]
     tile, covariance = np.zeros((padded, TILE), np.float32), np.empty((seen, TILE), np.float32)
     observed = np.zeros(seen, np.float32)
-    centre, mean, variance = np.empty(TILE), np.empty(TILE, np.float32), np.empty(TILE, np.float32)
+    centre, total, squares = np.empty(TILE), np.empty(TILE, np.float32), np.empty(TILE, np.float32)
     for j in range(seen):
         for p in range(n):
             observed[j] += spread[j, p] * spread[j, p]
     scale = np.float32(n - 1)
     for begin in range(share * TILE, columns, shares * TILE):
         width = min(TILE, columns - begin)
-        mean[:] = 0.0
-        variance[:] = 0.0
-        tile[:] = 0.0
+        total[:] = 0.0
+        squares[:] = 0.0
         for k in range(width):
             centre[k] = x[sources[living[0]], begin + k]  # near enough to the mean for differences to be single
         for p in range(n):
-            source = sources[living[p]]
+            source, row = sources[living[p]], tile[p]
             for k in range(width):
-                tile[p, k] = x[source, begin + k] - centre[k]
+                row[k] = x[source, begin + k] - centre[k]
             for k in range(TILE):
-                mean[k] += tile[p, k]
-        mean /= np.float32(n)
-        for p in range(n):
-            for k in range(TILE):
-                tile[p, k] -= mean[k]
-                variance[k] += tile[p, k] * tile[p, k]
+                total[k] += row[k]
+                squares[k] += row[k] * row[k]
+        for k in range(TILE):
+            squares[k] -= total[k] * total[k] / np.float32(n)
         _multiply(spread, tile, covariance)
         for j in range(seen):
             row, other = covariance[j], observed[j]
             for k in range(TILE):
-                row[k] *= _believed(row[k], other * variance[k], scale) / scale
+                row[k] *= _believed(row[k], other * squares[k], scale) / scale
         _multiply(pull, covariance, tile)
         for p in range(n):
             member, source = living[p], sources[living[p]]
@@ -138,7 +138,7 @@ def _run_parallel(threads, x, sources, living, spread, pull, out):
 
 
 @kernel
-def _compare(h, y, errors, variance, spread, pull):
+def _compare(h, y, sd, key, spread, pull):
     """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
     n, seen = h.shape
     mean = np.zeros(seen)
@@ -154,17 +154,32 @@ def _compare(h, y, errors, variance, spread, pull):
     for i in range(seen):
         for j in range(i + 1, seen):
             s[i, j] *= _believed(s[i, j], found[i] * found[j], n - 1)
-        s[i, i] += variance[i]
+        s[i, i] += sd[i] * sd[i]
     missed, b = y - mean, np.empty((seen, n + 1))
-    for i in range(seen):
-        for p in range(n):
-            b[i, p] = y[i] + errors[p, i] - h[p, i]
-        b[i, n] = missed[i]
+    b[:, n] = missed
+    errors, slots = np.empty((4 * -(-seen // 4), LANES)), np.arange(LANES).astype(np.uint64)
+    for first in range(0, n, LANES):
+        gaussians(errors.reshape(-1), slots + np.uint64(first), 0, SEEN, key)
+        for i in range(seen):
+            for p in range(first, min(first + LANES, n)):
+                b[i, p] = y[i] + sd[i] * errors[i, p - first] - h[p, i]
     log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, n])
     for p in range(n):
         for i in range(seen):
             pull[p, i] = b[i, p]
     return log_density
+
+
+@kernel
+def _finite(x):
+    """Which members (member, column) have nothing but finite numbers."""
+    out = np.empty(len(x), np.bool_)
+    for p in range(len(x)):
+        row, bad = x[p], False
+        for k in range(len(row)):
+            bad |= not abs(row[k]) < np.inf
+        out[p] = not bad
+    return out
 
 
 class Revision(NamedTuple):
@@ -175,11 +190,20 @@ class Revision(NamedTuple):
     pull: np.ndarray
 
 
-def compare(living: np.ndarray, y: np.ndarray, h: np.ndarray, errors: np.ndarray, sd: np.ndarray) -> tuple[Revision, float]:
-    """What a frame y, with noise of some sd, demands of living members that predict h, and its log density."""
-    spread, pull = _padded((len(y), len(h))), _padded((len(h), len(y)))
-    log_density = _compare(h, y, errors, sd**2, spread, pull)
-    return Revision(living, spread, pull), log_density
+class Comparison(NamedTuple):
+    """What there is to compare at a frame: what was seen, and what living members predict of it."""
+
+    living: np.ndarray
+    seen: np.ndarray  # which of all that could be seen
+    y: np.ndarray
+    h: np.ndarray  # (member, seen)
+    sd: np.ndarray  # of the noise
+
+    def revision(self, key: np.ndarray, share: float = 1.0) -> tuple[Revision, float]:
+        """What a share of the frame's information demands, with errors drawn by a key, and its log density."""
+        spread, pull = _padded(self.h.T.shape), _padded(self.h.shape)
+        log_density = _compare(self.h, self.y, self.sd / np.sqrt(share), key, spread, pull)
+        return Revision(self.living, spread, pull), log_density
 
 
 def shift(x: np.ndarray, sources: np.ndarray, revision: Revision, out: np.ndarray) -> None:
@@ -206,7 +230,7 @@ class Ensemble(Filter):
         uneven = self.weights.min() < self.weights.max()
         self.ancestors = systematic(rng, self.weights, self.particles) if uneven else None
         x, _ = self._step(rng, x, first, last)
-        alive = np.isfinite(x.reshape(len(x), -1).sum(axis=1))
+        alive = _finite(x.reshape(len(x), -1))
         living = np.flatnonzero(alive)
         failed = 1 - len(living) / self.particles
         self.prior_x = self.x = x
@@ -218,7 +242,7 @@ class Ensemble(Filter):
         seen = np.flatnonzero(~np.isnan(y))
         if len(seen):
             h, sd = self._predict(x, living, seen)
-            increment += self._analyse(rng, x, living, seen, y[seen], h, sd)
+            increment += self._analyse(x, Comparison(living, seen, y[seen], h, sd), rng.bit_generator.random_raw(2))
             if not np.isfinite(increment):
                 raise ValueError(f"`predict` of the model gives what is not finite at frame {self.index} (step {last})")
         return float(increment), failed
@@ -232,18 +256,9 @@ class Ensemble(Filter):
         whole = len(living) == len(h) and len(seen) == h.shape[1]
         return h if whole else h[np.ix_(living, seen)], sd[seen]
 
-    def _analyse(
-        self,
-        rng: np.random.Generator,
-        x: np.ndarray,
-        living: np.ndarray,
-        seen: np.ndarray,
-        y: np.ndarray,
-        h: np.ndarray,
-        sd: np.ndarray,
-    ) -> float:
-        """Shift the members, which predict h of a frame y; returns its log density."""
-        self._revision, log_density = compare(living, y, h, sd * rng.standard_normal(h.shape), sd)
+    def _analyse(self, x: np.ndarray, frame: Comparison, key: np.ndarray) -> float:
+        """Shift the members as a frame demands; returns its log density."""
+        self._revision, log_density = frame.revision(key)
         self.x, _ = self.revise(x, np.arange(self.particles))
         return log_density
 

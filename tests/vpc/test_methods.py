@@ -10,7 +10,7 @@ import xarray as xr
 from parallel import apart, each
 
 import vpc
-from vpc import ensemble, filter_bench, matrices
+from vpc import ensemble, filter_bench, matrices, noise
 from vpc.autoregressive import Autoregressive, LinearGaussian, random_weights
 from vpc.ensemble import Ensemble
 from vpc.experiments import experiment
@@ -21,6 +21,7 @@ from vpc.observe import fluorescence_of
 from vpc.smc import SMC
 from vpc.summaries import FixedLag, weighted_mean
 from vpc.sweep import FromPrior, WormModel
+from wormsim.blocks import LANES
 
 WORM = vpc.Worm()
 WEIGHTS = random_weights(2, species=3, filled=0.9, mean=0.2)
@@ -90,17 +91,20 @@ def test_a_shift_is_the_formula():
     x = rng.standard_normal((members, 5)) @ mixed + rng.standard_normal((members, columns)) + 50
     h = x[:, :seen] / 3 + 0.1 * rng.standard_normal((members, seen))
     living = np.delete(np.arange(members), [3, 70])
-    y, errors, variance = h.mean(axis=0) + 0.5, rng.standard_normal((len(living), seen)), np.linspace(0.1, 1, seen)
-    spread, pull = ensemble._padded((seen, len(living))), ensemble._padded((len(living), seen))
-    log_density = ensemble._compare(h[living], y, errors, variance, spread, pull)
+    y, sd, key = h.mean(axis=0) + 0.5, np.linspace(0.3, 1, seen), noise.key(0)
+    revision, log_density = ensemble.Comparison(living, np.arange(seen), y, h[living], sd).revision(key)
     new = x.copy()
-    ensemble._run(x, np.arange(members), living, spread, pull, new)
+    ensemble._run(x, np.arange(members), *revision, new)
+    drawn = np.empty((-(-len(living) // LANES), 12, LANES))
+    for block, out in enumerate(drawn):
+        noise.gaussians(out.ravel(), np.arange(LANES, dtype=np.uint64) + block * LANES, 0, noise.SEEN, key)
+    errors = sd * drawn[:, :seen].swapaxes(1, 2).reshape(-1, seen)[: len(living)]
 
     n = len(living)
     both = np.cov(np.hstack([x, h])[living].T)
     doubt = 9 * np.outer(np.diag(both), np.diag(both)) / ((n - 1) * both**2)
     tapered = both * np.maximum(0, 1 - doubt)
-    s = np.where(np.eye(seen), both[columns:, columns:], tapered[columns:, columns:]) + np.diag(variance)
+    s = np.where(np.eye(seen), both[columns:, columns:], tapered[columns:, columns:]) + np.diag(sd**2)
     missed = y + errors - h[living]
     shift = missed @ np.linalg.solve(s, tapered[columns:, :columns])
     np.testing.assert_allclose(new[living] - x[living], shift, atol=2e-5 * np.abs(shift).max())
