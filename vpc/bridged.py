@@ -8,7 +8,7 @@ What a frame says is used in two parts, p(y | x) = p(y | x)^g p(y | x)^(1 - g). 
 where k numbers are seen. The share g is the least that leaves an effective sample size of half the members; it is sought as if
 what is seen were linear in the state, and raised where that leaves less than half of this. Weights are exact
 where a shift is not, as at a threshold that some members have passed and others have not; shifts go where weights would starve.
-With more members g is less, and approximations with it.
+With more members g is less, and approximations with it. Errors are drawn here, so that copies of a member part.
 """
 
 import numpy as np
@@ -25,9 +25,9 @@ HALVINGS = 6  # of the interval in which g is sought
 class Bridged(Ensemble):
     """An ensemble whose members are shifted as far as they must be, and weighted for the rest; see `Ensemble`."""
 
-    def _analyse(self, x: np.ndarray, frame: Comparison, key: np.ndarray) -> float:
+    def _analyse(self, rng: np.random.Generator, x: np.ndarray, frame: Comparison) -> float:
         living, seen, y, h, sd = frame
-        everyone, there = np.arange(len(h)), np.empty_like(h)
+        drawn, everyone, there = rng.standard_normal(h.shape), np.arange(len(h)), np.empty_like(h)
         even, own = np.full(len(h), 1 / len(h)), np.log(sd * np.sqrt(2 * np.pi)).sum()
 
         def weigh(h: np.ndarray, share: float) -> tuple[np.ndarray, float]:
@@ -37,13 +37,13 @@ class Bridged(Ensemble):
         low, high = 0.0, 1.0
         for _ in range(HALVINGS):
             share = (low + high) / 2
-            shift(h, everyone, frame.revision(key, share)[0]._replace(living=everyone), there)  # as if it were linear
+            shift(h, everyone, frame.revision(share, drawn)[0]._replace(living=everyone), there)  # as if it were linear
             enough = effective_sample_size(weigh(there, share)[0]) >= ENOUGH * len(h)
             low, high = (low, share) if enough else (share, high)
 
         share = high
         while True:
-            self._revision, log_density = frame.revision(key, share)
+            self._revision, log_density = frame.revision(share, drawn)
             self.x, _ = self.revise(x, np.arange(self.particles))
             weights, log_mean = weigh(self._predict(self.x, living, seen)[0], share)
             if share == 1 or effective_sample_size(weights) >= ENOUGH * len(h) / 2:

@@ -3,10 +3,14 @@
 Members are moved as particles are, but not weighted by a frame: each is shifted, by what its own prediction h of it misses,
 through covariances that the ensemble itself has:
 
-    x += Cxy S^-1 (y + e - h),   S = Cyy + R,   e ~ N(0, R),   log Z += log N(y; mean h, S)
+    x += Cxy S^-1 (y + e - h),   S = Cyy + R = L L^T,   log Z += log N(y; mean h, S)
+    e = R^(1/2) (L + R^(1/2))^-1 (h - mean h)
 
-A covariance whose correlation is r is multiplied by max(0, 1 - 9 / (members r^2)), so that correlations which may be chance, as
-those below 3 / sqrt(members) may, are not believed. States of earlier frames are shifted through their own covariances with h.
+The errors e could be drawn from N(0, R). These do not add noise of their own, and leave the members with the covariance that
+drawn ones leave on average, P - Cxy S^-1 Cyx (Andrews 1968; Whitaker & Hamill 2002, Mon. Weather Rev. 130).
+
+A covariance whose correlation is r is multiplied by max(0, 1 - 4 / (members r^2)), so that correlations which may be chance, as
+those below 2 / sqrt(members) may, are not believed. States of earlier frames are shifted through their own covariances with h.
 
 Nothing starves. But evidence and bands are exact only where the model is linear and Gaussian, and members are many; elsewhere
 they are approximations, and the evidence is not unbiased.
@@ -18,13 +22,11 @@ import numba
 import numpy as np
 from numba import prange
 
-from wormsim.blocks import LANES
 from wormsim.kernel import kernel, one_at_a_time
 
 from .filter import Filter
-from .matrices import gram, solve
+from .matrices import cholesky, gram, solve, solve_rows
 from .model import capability
-from .noise import SEEN, gaussians
 from .resampling import systematic
 
 __all__ = ["Ensemble"]
@@ -32,7 +34,8 @@ __all__ = ["Ensemble"]
 TILE = 128  # columns that are worked on together
 PANEL = 64  # rows that are kept at hand
 EIGHT = 8  # products that are added up together
-DOUBT = 9.0  # squared standard errors below which a correlation is not believed
+DOUBT = 4.0  # squared standard errors below which a correlation is not believed
+NOTHING = np.empty((0, 0))
 PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than it brings
 
 
@@ -138,31 +141,40 @@ def _run_parallel(threads, x, sources, living, spread, pull, out):
 
 
 @kernel
-def _compare(h, y, sd, key, spread, pull):
-    """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
+def _compare(h, y, sd, drawn, spread, pull):
+    """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S).
+
+    If standard Gaussians (member, seen) were drawn, errors are made of them, and otherwise of the members.
+    """
     n, seen = h.shape
     mean = np.zeros(seen)
     for p in range(n):
         mean += h[p]
     mean /= n
     own = h - mean
-    for i in range(seen):
-        for p in range(n):
-            spread[i, p] = own[p, i]
     s = gram(own) / (n - 1)
     found = np.diag(s).copy()
     for i in range(seen):
         for j in range(i + 1, seen):
             s[i, j] *= _believed(s[i, j], found[i] * found[j], n - 1)
         s[i, i] += sd[i] * sd[i]
+
+    errors = own.T.copy()
+    for i in range(seen):
+        spread[i, :n] = errors[i]
+    if len(drawn):
+        errors[:] = drawn.T
+    else:
+        root = s.T.copy()
+        cholesky(root)
+        for i in range(seen):
+            root[i, i] += sd[i]
+        solve_rows(root, errors)
     missed, b = y - mean, np.empty((seen, n + 1))
     b[:, n] = missed
-    errors, slots = np.empty((4 * -(-seen // 4), LANES)), np.arange(LANES).astype(np.uint64)
-    for first in range(0, n, LANES):
-        gaussians(errors.reshape(-1), slots + np.uint64(first), 0, SEEN, key)
-        for i in range(seen):
-            for p in range(first, min(first + LANES, n)):
-                b[i, p] = y[i] + sd[i] * errors[i, p - first] - h[p, i]
+    for i in range(seen):
+        for p in range(n):
+            b[i, p] = y[i] + sd[i] * errors[i, p] - h[p, i]
     log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, n])
     for p in range(n):
         for i in range(seen):
@@ -199,10 +211,10 @@ class Comparison(NamedTuple):
     h: np.ndarray  # (member, seen)
     sd: np.ndarray  # of the noise
 
-    def revision(self, key: np.ndarray, share: float = 1.0) -> tuple[Revision, float]:
-        """What a share of the frame's information demands, with errors drawn by a key, and its log density."""
+    def revision(self, share: float = 1.0, drawn: np.ndarray = NOTHING) -> tuple[Revision, float]:
+        """What a share of the frame's information demands, and its log density; see `_compare`."""
         spread, pull = _padded(self.h.T.shape), _padded(self.h.shape)
-        log_density = _compare(self.h, self.y, self.sd / np.sqrt(share), key, spread, pull)
+        log_density = _compare(self.h, self.y, self.sd / np.sqrt(share), drawn, spread, pull)
         return Revision(self.living, spread, pull), log_density
 
 
@@ -242,7 +254,7 @@ class Ensemble(Filter):
         seen = np.flatnonzero(~np.isnan(y))
         if len(seen):
             h, sd = self._predict(x, living, seen)
-            increment += self._analyse(x, Comparison(living, seen, y[seen], h, sd), rng.bit_generator.random_raw(2))
+            increment += self._analyse(rng, x, Comparison(living, seen, y[seen], h, sd))
             if not np.isfinite(increment):
                 raise ValueError(f"`predict` of the model gives what is not finite at frame {self.index} (step {last})")
         return float(increment), failed
@@ -256,9 +268,9 @@ class Ensemble(Filter):
         whole = len(living) == len(h) and len(seen) == h.shape[1]
         return h if whole else h[np.ix_(living, seen)], sd[seen]
 
-    def _analyse(self, x: np.ndarray, frame: Comparison, key: np.ndarray) -> float:
+    def _analyse(self, rng: np.random.Generator, x: np.ndarray, frame: Comparison) -> float:
         """Shift the members as a frame demands; returns its log density."""
-        self._revision, log_density = frame.revision(key)
+        self._revision, log_density = frame.revision()
         self.x, _ = self.revise(x, np.arange(self.particles))
         return log_density
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from wormsim.kernel import kernel
 
-__all__ = ["cholesky", "gram", "solve", "solve_lower", "solve_upper"]
+__all__ = ["cholesky", "gram", "solve", "solve_lower", "solve_rows", "solve_upper"]
 
 FOUR = 4  # rows that larger matrices are worked on together
 
@@ -30,6 +30,15 @@ def solve_lower(root, b):
     for i in range(len(b)):
         for k in range(i):
             b[i] -= root[i, k] * b[k]
+        b[i] /= root[i, i]
+
+
+@kernel
+def solve_rows(root, b):
+    """Replace b (row, column) by L^-1 b; quick for many columns."""
+    for i in range(len(b)):
+        for k in range(i):
+            _add_one(b[i], -root[i, k], b[k])
         b[i] /= root[i, i]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from wormsim.blocks import LANES
 from wormsim.kernel import aligned, kernel
 
-PROCESS, START, SEEN = 0, 1, 2  # streams: noise of the voltages, voltages to begin with, and noise of what is seen
+PROCESS, START = 0, 1  # streams: noise of the voltages, and voltages to begin with
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

@@ -10,7 +10,7 @@ import xarray as xr
 from parallel import apart, each
 
 import vpc
-from vpc import ensemble, filter_bench, matrices, noise
+from vpc import ensemble, filter_bench, matrices
 from vpc.autoregressive import Autoregressive, LinearGaussian, random_weights
 from vpc.ensemble import Ensemble
 from vpc.experiments import experiment
@@ -21,7 +21,6 @@ from vpc.observe import fluorescence_of
 from vpc.smc import SMC
 from vpc.summaries import FixedLag, weighted_mean
 from vpc.sweep import FromPrior, WormModel
-from wormsim.blocks import LANES
 
 WORM = vpc.Worm()
 WEIGHTS = random_weights(2, species=3, filled=0.9, mean=0.2)
@@ -91,20 +90,17 @@ def test_a_shift_is_the_formula():
     x = rng.standard_normal((members, 5)) @ mixed + rng.standard_normal((members, columns)) + 50
     h = x[:, :seen] / 3 + 0.1 * rng.standard_normal((members, seen))
     living = np.delete(np.arange(members), [3, 70])
-    y, sd, key = h.mean(axis=0) + 0.5, np.linspace(0.3, 1, seen), noise.key(0)
-    revision, log_density = ensemble.Comparison(living, np.arange(seen), y, h[living], sd).revision(key)
+    y, sd = h.mean(axis=0) + 0.5, np.linspace(0.3, 1, seen)
+    revision, log_density = ensemble.Comparison(living, np.arange(seen), y, h[living], sd).revision()
     new = x.copy()
     ensemble._run(x, np.arange(members), *revision, new)
-    drawn = np.empty((-(-len(living) // LANES), 12, LANES))
-    for block, out in enumerate(drawn):
-        noise.gaussians(out.ravel(), np.arange(LANES, dtype=np.uint64) + block * LANES, 0, noise.SEEN, key)
-    errors = sd * drawn[:, :seen].swapaxes(1, 2).reshape(-1, seen)[: len(living)]
 
     n = len(living)
     both = np.cov(np.hstack([x, h])[living].T)
-    doubt = 9 * np.outer(np.diag(both), np.diag(both)) / ((n - 1) * both**2)
+    doubt = 4 * np.outer(np.diag(both), np.diag(both)) / ((n - 1) * both**2)
     tapered = both * np.maximum(0, 1 - doubt)
     s = np.where(np.eye(seen), both[columns:, columns:], tapered[columns:, columns:]) + np.diag(sd**2)
+    errors = sd * np.linalg.solve(np.linalg.cholesky(s) + np.diag(sd), (h[living] - h[living].mean(axis=0)).T).T
     missed = y + errors - h[living]
     shift = missed @ np.linalg.solve(s, tapered[columns:, :columns])
     np.testing.assert_allclose(new[living] - x[living], shift, atol=2e-5 * np.abs(shift).max())
@@ -114,13 +110,30 @@ def test_a_shift_is_the_formula():
     np.testing.assert_allclose(log_density, expected, rtol=1e-10)
 
 
+def test_shifts_leave_the_right_covariance():
+    """P - Cxy S^-1 Cyx, whatever the noise, where every correlation is believed; the mean is Kalman's."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 3)) + 2
+    sd, y = np.array([0.01, 1, 30]), np.array([1.0, 2, 3])
+    revision, _ = ensemble.Comparison(np.arange(400), np.arange(3), y, x, sd).revision()
+    new = np.empty_like(x)
+    ensemble._run(x, np.arange(400), *revision, new)
+    p = np.cov(x.T)
+    gain = p @ np.linalg.inv(p + np.diag(sd**2))
+    np.testing.assert_allclose(new.mean(axis=0), x.mean(axis=0) + gain @ (y - x.mean(axis=0)), rtol=0.05)
+    np.testing.assert_allclose(np.cov(new.T), p - gain @ p, atol=0.05 * np.abs(np.diag(p)).max())
+
+
 def test_small_matrices():
     rng = np.random.default_rng(0)
     a = rng.standard_normal((7, 7))
     a, b = a @ a.T + np.eye(7), rng.standard_normal(7)
     root, solution = a.copy(), b.copy()
     np.testing.assert_allclose(2 * matrices.cholesky(root), np.linalg.slogdet(a)[1])
+    rows = np.column_stack([b, 2 * b])
+    matrices.solve_rows(root, rows)
     matrices.solve_lower(root, solution)
+    np.testing.assert_allclose(rows, np.column_stack([solution, 2 * solution]))
     matrices.solve_upper(root, solution)
     np.testing.assert_allclose(solution, np.linalg.solve(a, b))
 
