@@ -34,7 +34,7 @@ BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
 REFERENCE = 2  # times the budget, for a guided filter to compare evidence with
 SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
 MANY = 100_000
-WEIGHED = {"ensemble": (200, 5), "bridged": (1000, 2)}  # members and seeds, where evidence is compared
+WEIGHED = {"ensemble": (200, 5), "bridged": (1000, 3)}  # members and seeds, where evidence is compared
 
 
 def _sweep(worm: vpc.Worm, recording: vpc.Recording, particles: int, seed: int, **way: Any) -> tuple[vpc.Posterior, float]:

@@ -77,7 +77,7 @@ def test_noise_is_chosen_by_evidence():
     """A truth of 3 s with noise at factor 0.3 and the corpus's sigma: both are found among others, and can be imputed with."""
     worm = vpc.Worm()
     _, rec = experiment("noise", worm, seed=1, seconds=3.0, factor=0.3)
-    profile = noise_profile(worm, rec, (0.05, 0.3, 1.5), (0.5, 1.0, 2.0), particles=100, progress=False)
+    profile = noise_profile(worm, rec, (0.05, 0.3, 1.5), (0.5, 1.0, 2.0), progress=False)
     assert profile.attrs["factor"] == 0.3 and profile.attrs["width"] == 1.0
     assert profile["log_evidence"].dims == ("factor", "width") and profile["log_evidence"].attrs["units"] == "nats"
     best = float(profile["log_evidence"].max())
