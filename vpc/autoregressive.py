@@ -40,7 +40,7 @@ def random_weights(seed: int, species: int = 30, filled: float = 0.1, mean: floa
 
 
 @kernel
-def _share(share, shares, x, start, where, weight, key):
+def _share(share, shares, x, where, weight, key):
     """Advance some blocks of lanes of particles (n, species) in place: x becomes (matrix) (x, noise)."""
     n, species = x.shape
     rows = aligned((species + 4 * -(-species // 4)) * LANES).reshape(-1, LANES)
@@ -54,21 +54,21 @@ def _share(share, shares, x, start, where, weight, key):
             for k in range(species):
                 rows[k, i] = x[begin + min(i, here - 1), k]
         gaussians(noise, slots, 0, PROCESS, key)
-        sum_up(start, where, weight, zero, rows, new)
+        sum_up(where, weight, zero, rows, new)
         for i in range(here):
             for k in range(species):
                 x[begin + i, k] = new[k, i]
 
 
 @kernel
-def _run(x, start, where, weight, key):
-    _share(0, 1, x, start, where, weight, key)
+def _run(x, where, weight, key):
+    _share(0, 1, x, where, weight, key)
 
 
 @kernel(parallel=True)
-def _run_parallel(threads, x, start, where, weight, key):
+def _run_parallel(threads, x, where, weight, key):
     for share in prange(threads):
-        _share(share, threads, x, start, where, weight, key)
+        _share(share, threads, x, where, weight, key)
 
 
 @kernel
@@ -150,7 +150,7 @@ class Autoregressive:
                 _run_parallel(threads, *arguments)
         return x
 
-    def _compiled(self, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _compiled(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """The matrix that some steps apply to a particle and to standard Gaussians, for the kernel."""
         if steps not in self._jumps:
             jump, noise = self._jump(steps)
@@ -159,7 +159,7 @@ class Autoregressive:
         return self._jumps[steps]
 
     @cached_property
-    def _jumps(self) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _jumps(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         return {}
 
     def propose(

@@ -21,7 +21,7 @@ import numpy as np
 
 from wormsim import geometry as geo
 from wormsim.blocks import LANES
-from wormsim.elementary import logistic, tanh
+from wormsim.elementary import PER_E, gate, tanh
 from wormsim.kernel import kernel
 from wormsim.stretch import SEGMENTS_PER_UNIT, UNIT_WEIGHTS, UNITS
 
@@ -60,7 +60,7 @@ class Coupling(NamedTuple):
     plateau_conductance: float  # pS
     plateau_current: float  # fA
     plateau_middle: float  # V_h, mV
-    plateau_slope: float  # 1/k_p, 1/mV
+    plateau_slope: float  # 1/mV, of m = 1 / (1 + 2^(slope (V - middle)))
     dorsal_long: float
     dorsal_short: float
     motor_neuron: np.ndarray  # (side * unit, 4): the two exciting and the two inhibiting ones around its centre
@@ -124,7 +124,7 @@ def coupling(parameters: Mapping[str, Any], removed: np.ndarray) -> Coupling:
         plateau_conductance=float(p["g_p"]),
         plateau_current=1e3 * p["i_p"],
         plateau_middle=float(p["V_h"]),
-        plateau_slope=1 / p["k_p"],
+        plateau_slope=-PER_E / p["k_p"],
         dorsal_long=float(p["dorsal_long"]),
         dorsal_short=float(p["dorsal_short"]),
         motor_neuron=motor,
@@ -192,7 +192,7 @@ def excite(coupling, equilibrium, received, work):
         r, felt = work[n * LANES :], received[k]
         middle, on = equilibrium[n] + half, coupling.bistable[k]
         for i in range(LANES):
-            m = logistic(slope * (r[MID + i] - middle))
+            m = gate(slope * (r[MID + i] - middle))
             own = on * (tonic_g + plateau_g * m)
             r[G + i] += felt[i] + own
             r[CURRENT + i] += felt[LANES + i] + own * reversal + on * (tonic_i + plateau_i * m)

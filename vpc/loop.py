@@ -258,8 +258,8 @@ def _share(share, shares, worms, first, last, circuit, coupling, surroundings, i
             # Neurons: conductances and currents at the start, and again in the middle.
             for half in range(2):
                 activate(circuit, work)
-                sum_up(c.conductance_start, c.conductance_where, c.conductance_weight, c.conductance, rows, conductances)
-                sum_up(c.current_start, c.current_where, c.current_weight, current, rows, currents)
+                sum_up(c.conductance_where, c.conductance_weight, c.conductance, rows, conductances)
+                sum_up(c.current_where, c.current_weight, current, rows, currents)
                 excite(coupling, c.equilibrium, received, work)
                 if recording and half == 0:
                     _write_current(record, inputs, rows, living, step, n)

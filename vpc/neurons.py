@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wormsim.blocks import LANES
-from wormsim.elementary import logistic, logistics, reciprocals
+from wormsim.elementary import PER_E, gate, gates, reciprocals
 from wormsim.kernel import kernel
 
 from .connectome import NEURONS, Connectome
@@ -43,24 +43,27 @@ PART = 4 * -(-N // 4) * LANES
 V, CALCIUM, MID, S, G, CURRENT = [PART * part for part in range(6)]
 GAUSSIAN = S
 WORK = 6 * PART
+END = np.uint32(2**32 - 1)  # in the place of a row: there are no more entries in this row of a sparse matrix
 
 
 class Circuit(NamedTuple):
-    """What the kernels need to know of the neurons; entries start[n] to start[n + 1] of a sparse matrix are neuron n's."""
+    """What the kernels need to know of the neurons: sparse matrices for `sum_up`, and numbers for each of them.
 
-    conductance_start: np.ndarray
+    Logistic functions are powers of two: s = 1 / (1 + 2^(slope V + offset)), and so is the rise of calcium.
+    """
+
     conductance_where: np.ndarray  # row of the work, each of them an s
     conductance_weight: np.ndarray  # pS
-    current_start: np.ndarray
     current_where: np.ndarray  # an s or a V
     current_weight: np.ndarray  # fA, or pS
     conductance: np.ndarray  # pS, that is there at all times
     current: np.ndarray  # fA, the same
     rate: np.ndarray  # 1/C, in 1/(s pS)
-    slope: np.ndarray  # 1/mV, of s
     equilibrium: np.ndarray  # mV, where s is 1/2
+    slope: np.ndarray  # 1/mV
+    offset: np.ndarray
     calcium_slope: np.ndarray  # 1/mV
-    calcium_middle: np.ndarray  # mV
+    calcium_offset: np.ndarray
     calcium_min: np.ndarray  # uM
     calcium_range: np.ndarray  # uM
     calcium_share: np.ndarray  # of the way to its target that calcium goes in a step
@@ -99,14 +102,14 @@ def fluorescence(calcium: np.ndarray, parameters: Mapping[str, Value]) -> np.nda
     return of(parameters, "F") * calcium / (calcium + of(parameters, "Kd")) + of(parameters, "D")
 
 
-def sparse_rows(matrix: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The entries of a matrix that are not 0, row by row, for `sum_up`: start, where (the places of its columns), weight."""
+def sparse_rows(matrix: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of a matrix that are not 0, row by row, for `sum_up`: where (the places of its columns), and weight."""
     rows, columns = np.nonzero(matrix)
-    start = np.searchsorted(rows, np.arange(len(matrix) + 1))
-    return start.astype(np.uint64), places[columns].astype(np.uint32), matrix[rows, columns]
+    ends = np.searchsorted(rows, np.arange(len(matrix)), side="right")
+    return np.insert(places[columns].astype(np.uint32), ends, END), np.insert(matrix[rows, columns], ends, 0)
 
 
-def _rows(*matrices: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _rows(*matrices: tuple[np.ndarray, int]) -> tuple[np.ndarray, np.ndarray]:
     """Entries of matrices that act on some part of the work, side by side."""
     places = np.concatenate([part // LANES + np.arange(N) for _, part in matrices])
     return sparse_rows(np.hstack([matrix for matrix, _ in matrices]), places)
@@ -119,16 +122,19 @@ def circuit(connectome: Connectome, parameters: Mapping[str, Value], removed: np
         matrix[removed] = 0
         matrix[:, removed] = 0
     leak, resting = of(parameters, "g_leak"), of(parameters, "E_leak")
+    middle = np.where(removed, resting, middle)
+    slope, calcium_slope = -PER_E * STEEP * of(parameters, "steep"), -PER_E / of(parameters, "k_c")
     return Circuit(
         *_rows((synapse, S)),
         *_rows((synapse * reversal, S), (gap, MID)),
         conductance=leak + gap.sum(axis=1),
         current=leak * resting,
         rate=np.where(removed, 0, 1 / of(parameters, "C")),  # nothing charges what has been removed
-        slope=STEEP * of(parameters, "steep"),
-        equilibrium=np.where(removed, resting, middle),
-        calcium_slope=1 / of(parameters, "k_c"),
-        calcium_middle=of(parameters, "V_c"),
+        equilibrium=middle,
+        slope=slope,
+        offset=-slope * middle,
+        calcium_slope=calcium_slope,
+        calcium_offset=-calcium_slope * of(parameters, "V_c"),
         calcium_min=of(parameters, "c_min"),
         calcium_range=of(parameters, "c_range"),
         calcium_share=1 - np.exp(-STEP / of(parameters, "tau_c")),
@@ -143,31 +149,36 @@ def activate(circuit, work):
     """Open the synapses: s at the voltages of mid-step."""
     for n in range(0, N, 2):
         r, slope, next_slope = work[n * LANES :], circuit.slope[n], circuit.slope[n + 1]
-        middle, next_middle = circuit.equilibrium[n], circuit.equilibrium[n + 1]
+        offset, next_offset = circuit.offset[n], circuit.offset[n + 1]
         for i in range(LANES):
-            x, y = slope * (r[MID + i] - middle), next_slope * (r[MID + LANES + i] - next_middle)
-            r[S + i], r[S + LANES + i] = logistics(x, y)
+            k = LANES + i
+            r[S + i], r[S + k] = gates(slope * r[MID + i] + offset, next_slope * r[MID + k] + next_offset)
 
 
 @kernel
-def sum_up(start, where, weight, constant, rows, out):
+def sum_up(where, weight, constant, rows, out):
     """out = constant + (sparse matrix) (rows), all of them rows of lanes.
 
-    The 16 sums have names, because LLVM keeps them in registers then.
+    The 16 sums have names, because LLVM keeps them in registers then. That a row of the matrix ends by END, and not after a
+    number of entries that is known, keeps LLVM from unrolling its loop, which most rows are too short for.
     """
+    first = np.uint64(0)
     for n in range(len(constant)):
         for p in range(0, LANES, 16):
             a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = a8 = a9 = a10 = a11 = a12 = a13 = a14 = a15 = constant[n]
-            for entry in range(start[n], start[n + 1]):
+            entry = first
+            while where[entry] != END:
                 w, r = weight[entry], rows[np.uint64(where[entry])]  # unsigned numbers index faster
                 a0, a1, a2, a3 = a0 + w * r[p], a1 + w * r[p + 1], a2 + w * r[p + 2], a3 + w * r[p + 3]
                 a4, a5, a6, a7 = a4 + w * r[p + 4], a5 + w * r[p + 5], a6 + w * r[p + 6], a7 + w * r[p + 7]
                 a8, a9, a10, a11 = a8 + w * r[p + 8], a9 + w * r[p + 9], a10 + w * r[p + 10], a11 + w * r[p + 11]
                 a12, a13, a14, a15 = a12 + w * r[p + 12], a13 + w * r[p + 13], a14 + w * r[p + 14], a15 + w * r[p + 15]
+                entry += np.uint64(1)
             o = out[n]
             o[p], o[p + 1], o[p + 2], o[p + 3], o[p + 4], o[p + 5], o[p + 6], o[p + 7] = a0, a1, a2, a3, a4, a5, a6, a7
             o[p + 8], o[p + 9], o[p + 10], o[p + 11] = a8, a9, a10, a11
             o[p + 12], o[p + 13], o[p + 14], o[p + 15] = a12, a13, a14, a15
+        first = entry + np.uint64(1)
 
 
 @kernel(inline="always")
@@ -197,10 +208,10 @@ def keep(circuit, noise, work):
     for n in range(N):
         r, sd, share = work[n * LANES :], noise[n], circuit.calcium_share[n]
         low, span, slope = circuit.calcium_min[n], circuit.calcium_range[n], circuit.calcium_slope[n]
-        middle = circuit.calcium_middle[n]
+        offset = circuit.calcium_offset[n]
         for i in range(LANES):
             new = r[MID + i] + sd * r[GAUSSIAN + i]
             r[V + i] = r[MID + i] = new
-            r[CALCIUM + i] += share * (low + span * logistic(slope * (new - middle)) - r[CALCIUM + i])
+            r[CALCIUM + i] += share * (low + span * gate(slope * new + offset) - r[CALCIUM + i])
             bad |= not abs(new) < HIGHEST
     return bad

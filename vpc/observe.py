@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wormsim.elementary import logistic
+from wormsim.elementary import PER_E, gate
 from wormsim.kernel import kernel
 
 from .connectome import index
@@ -43,14 +43,14 @@ def sensitivities(calcium, voltage, decay, ends, noise, circuit, neurons, full, 
     for w in range(len(neurons)):
         m = neurons[w]
         share, low, span = circuit.calcium_share[m], circuit.calcium_min[m], circuit.calcium_range[m]
-        slope, middle = circuit.calcium_slope[m], circuit.calcium_middle[m]
+        slope, offset = circuit.calcium_slope[m], circuit.calcium_offset[m]
         for p in range(len(calcium)):
             c, frame = calcium[p, w], 0
             response[:] = 0.0
             for t in range(steps):
-                rise = logistic(slope * (voltage[p, w, t] - middle))
+                rise = gate(slope * voltage[p, w, t] + offset)
                 c += share * (low + span * rise - c)
-                gain, left, d = share * span * slope * rise * (1 - rise), 1 - share, decay[p, w, t]
+                gain, left, d = share * span * (-slope / PER_E) * rise * (1 - rise), 1 - share, decay[p, w, t]
                 pulse[t] = noise[m] / d  # so that it is what the noise adds, after it has been multiplied by d
                 for k in range(t + 1):
                     pulse[k] *= d

@@ -13,11 +13,11 @@ _ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest intege
 # Taylor's coefficients of sin(x)/x and cos(x) in powers of x^2, the highest first.
 _SINE = tuple((-1) ** n / factorial(2 * n + 1) for n in range(9, -1, -1))
 _COSINE = tuple((-1) ** n / factorial(2 * n) for n in range(10, -1, -1))
-# e^x where |x| < log(2) / 2, by the polynomial that meets it at Chebyshev's points.
-_LOG_2 = np.log(2)
-_E0, _E1, _E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9 = map(
-    float, Chebyshev.interpolate(np.exp, 9, domain=(-_LOG_2 / 2, _LOG_2 / 2)).convert(kind=Polynomial).coef
+# 2^x where |x| < 1/2, by the polynomial that meets it at Chebyshev's points.
+_P0, _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8, _P9 = map(
+    float, Chebyshev.interpolate(np.exp2, 9, domain=(-0.5, 0.5)).convert(kind=Polynomial).coef
 )
+PER_E = 1 / np.log(2)  # e^x is 2^(PER_E x)
 
 
 @kernel(inline="always")
@@ -55,23 +55,19 @@ def inverse_root(x):
 
 
 @kernel(inline="always")
-def exponential(x):
-    """e^x to 1e-13 of itself, for |x| < 700."""
-    shifted = x * (1 / _LOG_2) + _ROUND  # its last bits hold the nearest integer k
-    r = x - (shifted - _ROUND) * _LOG_2
-    # The terms of the polynomial are summed in pairs, which is quicker than one after the other.
-    r2 = r * r
-    low = (_E0 + r * _E1) + r2 * (_E2 + r * _E3)
-    high = (_E4 + r * _E5) + r2 * (_E6 + r * _E7)
-    r4 = r2 * r2
-    y = low + r4 * (high + r4 * (_E8 + r * _E9))
+def power_of_two(x):
+    """2^x to 1e-13 of itself, for |x| < 1000."""
+    shifted = x + _ROUND  # its last bits hold the nearest integer
+    r = x - (shifted - _ROUND)
+    z = r * r
+    y = (_P0 + z * (_P2 + z * (_P4 + z * (_P6 + z * _P8)))) + r * (_P1 + z * (_P3 + z * (_P5 + z * (_P7 + z * _P9))))
     return np.int64(np.float64(y).view(np.int64) + (np.float64(shifted).view(np.int64) << 52)).view(np.float64)
 
 
 @kernel(inline="always")
-def logistic(x):
-    """1 / (1 + e^-x), to 1e-13 of itself, for |x| < 700."""
-    return 1.0 / (1.0 + exponential(-x))
+def gate(x):
+    """1 / (1 + 2^x), to 1e-13 of itself, for |x| < 1000: 1 / (1 + e^-u) where x = -PER_E u."""
+    return 1.0 / (1.0 + power_of_two(x))
 
 
 @kernel(inline="always")
@@ -82,9 +78,9 @@ def reciprocals(a, b):
 
 
 @kernel(inline="always")
-def logistics(x, y):
-    """`logistic` of two numbers by one division, while their exponentials' product is finite; 0 for both where it is not."""
-    return reciprocals(1.0 + exponential(-x), 1.0 + exponential(-y))
+def gates(x, y):
+    """`gate` of two numbers by one division, while their powers' product is finite; 0 for both where it is not."""
+    return reciprocals(1.0 + power_of_two(x), 1.0 + power_of_two(y))
 
 
 @kernel(inline="always")
@@ -92,4 +88,4 @@ def tanh(x):
     """Hyperbolic tangent, to 1e-13, for any x."""
     x = x if x < 20.0 else 20.0
     x = x if x > -20.0 else -20.0
-    return 2.0 / (1.0 + exponential(-2.0 * x)) - 1.0
+    return 2.0 * gate(-2.0 * PER_E * x) - 1.0

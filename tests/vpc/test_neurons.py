@@ -123,7 +123,7 @@ def test_the_kernels_are_vectorised():
     c = circuit
     calls = {
         neurons.activate: (circuit, work),
-        neurons.sum_up: (c.current_start, c.current_where, c.current_weight, c.current, rows, rows),
+        neurons.sum_up: (c.current_where, c.current_weight, c.current, rows, rows),
         neurons.relax: (0.01, c.rate, work),
         neurons.keep: (circuit, noise, work),
         gaussians: (work, np.arange(LANES, dtype=np.uint64), 0, 0, key(0)),
