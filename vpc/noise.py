@@ -46,24 +46,24 @@ def _polar(radius_word, angle_word):
     """Two Gaussians of two words by Box & Muller's formula, in single precision: more would be lost in noise."""
     # log u, where u = 2^k m is in (0, 1) and 0.7 < m < 1.4, by the series of artanh((m - 1)/(m + 1)).
     u = (np.float32(radius_word) + np.float32(0.5)) * np.float32(2.0**-32)
-    bits = np.float32(u).view(np.int32) - _ROOT_HALF
+    bits = np.int32(np.float32(u).view(np.int32) - _ROOT_HALF)  # numba would go on in 64 bits
     m = np.int32((bits & _MANTISSA) + _ROOT_HALF).view(np.float32)
     s = (m - np.float32(1)) / (m + np.float32(1))
     z = s * s
-    series = np.float32(0)
-    for coefficient in _ARTANH:
+    series = _ARTANH[0]
+    for coefficient in _ARTANH[1:]:
         series = series * z + coefficient
     logarithm = np.float32(2) * s * series + np.float32(np.log(2)) * np.float32(np.int32(bits >> np.int32(23)))
     radius = np.sqrt(np.float32(-2) * (logarithm if logarithm < np.float32(0) else np.float32(0)))
 
     # The angle's first two bits choose a quadrant, the others a place in it, from -pi/4 to pi/4.
-    place = np.int32(angle_word & np.uint32(0x3FFFFFFF)) - np.int32(2**29)
+    place = np.int32(np.int32(angle_word & np.uint32(0x3FFFFFFF)) - np.int32(2**29))
     x = (np.float32(place) + np.float32(0.5)) * np.float32(0.5 * np.pi * 2.0**-30)
     z = x * x
-    sine, cosine = np.float32(0), np.float32(0)
-    for coefficient in _SINE:
+    sine, cosine = _SINE[0], _COSINE[0]
+    for coefficient in _SINE[1:]:
         sine = sine * z + coefficient
-    for coefficient in _COSINE:
+    for coefficient in _COSINE[1:]:
         cosine = cosine * z + coefficient
     sine = sine * x
     odd = (angle_word & np.uint32(0x40000000)) != np.uint32(0)

@@ -10,9 +10,20 @@ from .kernel import kernel
 # pi in three parts, the first two of 31 bits, so that k times them is exact for |k| < 2**22.
 _PI_1, _PI_2, _PI_3 = 3.1415926534682512, 1.215420100718692e-10, 5.825464112186712e-20
 _ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer
-# Taylor's coefficients of sin(x)/x and cos(x) in powers of x^2, the highest first.
-_SINE = tuple((-1) ** n / factorial(2 * n + 1) for n in range(9, -1, -1))
-_COSINE = tuple((-1) ** n / factorial(2 * n) for n in range(10, -1, -1))
+
+
+def _shortened(series: list[float], top: float, terms: int) -> list[float]:
+    """A series in z, 0 <= z <= top, of fewer terms: highest powers make room for what is nearest to them in lower ones."""
+    coefficients = np.array(series)
+    while len(coefficients) > terms:
+        least = Chebyshev.basis(len(coefficients) - 1, domain=(0, top)).convert(kind=Polynomial).coef
+        coefficients = (coefficients - coefficients[-1] / least[-1] * least)[:-1]
+    return coefficients.tolist()
+
+
+# sin(x)/x and cos(x), |x| <= pi/2, in powers of x^2: Taylor's series to 1e-20, shortened.
+_S0, _S1, _S2, _S3, _S4, _S5, _S6, _S7 = _shortened([(-1) ** n / factorial(2 * n + 1) for n in range(13)], np.pi**2 / 4, 8)
+_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8 = _shortened([(-1) ** n / factorial(2 * n) for n in range(13)], np.pi**2 / 4, 9)
 # 2^x where |x| < 1/2, by the polynomial that meets it at Chebyshev's points.
 _P0, _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8, _P9 = map(
     float, Chebyshev.interpolate(np.exp2, 9, domain=(-0.5, 0.5)).convert(kind=Polynomial).coef
@@ -21,23 +32,23 @@ PER_E = 1 / np.log(2)  # e^x is 2^(PER_E x)
 
 
 @kernel(inline="always")
-def sine_cosine(angle):
-    """Sine and cosine, after taking off multiples of pi.
+def _with_sign(x, sign):
+    """x, or -x where the highest bit of an integer says so."""
+    return np.int64(np.float64(x).view(np.int64) ^ sign).view(np.float64)
 
-    With |r| <= pi/2 the first terms left out are below 3e-16.
-    """
-    k = (angle * (1 / np.pi) + _ROUND) - _ROUND
+
+@kernel(inline="always")
+def sine_cosine(angle):
+    """Sine and cosine to 6e-16, after taking off the nearest multiple of pi; odd ones change the sign."""
+    shifted = angle * (1 / np.pi) + _ROUND  # its last bits hold the multiple
+    k = shifted - _ROUND
     r = ((angle - k * _PI_1) - k * _PI_2) - k * _PI_3
-    half = (k * 0.5 + _ROUND) - _ROUND
-    odd = k - 2.0 * half
-    sign = 1.0 - 2.0 * odd * odd
+    sign = np.int64(np.float64(shifted).view(np.int64) << 63)
     z = r * r
-    sine, cosine = 0.0, 0.0
-    for coefficient in _SINE:
-        sine = sine * z + coefficient
-    for coefficient in _COSINE:
-        cosine = cosine * z + coefficient
-    return sign * r * sine, sign * cosine
+    y = z * z  # even and odd powers of z apart: two short sums are quicker than a long one
+    sine = (_S0 + y * (_S2 + y * (_S4 + y * _S6))) + z * (_S1 + y * (_S3 + y * (_S5 + y * _S7)))
+    cosine = (_C0 + y * (_C2 + y * (_C4 + y * (_C6 + y * _C8)))) + z * (_C1 + y * (_C3 + y * (_C5 + y * _C7)))
+    return _with_sign(r * sine, sign), _with_sign(cosine, sign)
 
 
 @kernel(inline="always")

@@ -192,7 +192,7 @@ def substitute(q, s, h):
             d = h * u2 - 0.5 * h * z[VPHI + i]
             even, odd = scale * (1 - 0.5 * d * d), scale * d
             along = cx * (even * r[AY + i] + odd * r[AX + i]) - cy * (even * r[AX + i] - odd * r[AY + i])
-            across = next_radius * turn * (1 - turn * turn / 6)
+            across = next_radius * turn * (1 - turn * turn * (1 / 6))
             physical = (along - across > NARROWEST) & (along + across > NARROWEST) & (abs(turn) < SHARPEST)
             physical &= (along - across < WIDEST) & (along + across < WIDEST)
             physical &= (abs(u0) < FASTEST) & (abs(u1) < FASTEST) & (abs(u2) < FASTEST)
