@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 import vpc
 
 from . import diagnose
+from .bench import on_threads
 from .ensemble import Ensemble
 from .experiments import experiment
 from .initialise import FACTOR
@@ -103,14 +104,10 @@ def _cost_of_an_ensemble(worm: vpc.Worm, members: int) -> dict[str, float]:
 
 def filters(progress: bool = True, truths: int = 10) -> dict[str, Any]:
     """Compare all ways at equal core-seconds on some truths of each kind."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
+    with on_threads(1):
         worm = vpc.Worm()
         sizes = _sizes(worm)
         costs = [_cost_of_an_ensemble(worm, members) for members in (200, 1000)]
-    finally:
-        numba.set_num_threads(before)
     with ProcessPoolExecutor(numba.config.NUMBA_NUM_THREADS, get_context("spawn")) as pool:
         jobs = [pool.submit(_one_truth, kind, seed, sizes) for kind in KINDS for seed in range(truths)]
         silent = None if progress else True

@@ -4,12 +4,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import numba
 from scipy.stats import spearmanr
 from tqdm.auto import tqdm
 
 import vpc
 
+from .bench import on_threads
 from .experiments import experiment
 from .screen import KINDS, ranking
 
@@ -18,11 +18,10 @@ STRONGEST = 30
 
 def screen(progress: bool = True, neurons: Iterable[str] | None = None, particles: int = 100) -> dict[str, Any]:
     """Screen for speed, 2 s each, on one thread: each kind of perturbation with two seeds."""
-    worm, before = vpc.Worm(), numba.get_num_threads()
+    worm = vpc.Worm()
     post = vpc.impute(worm, experiment("noise", worm).recording, progress=False)
-    numba.set_num_threads(1)
     rows = []
-    try:
+    with on_threads(1):
         vpc.screen.screen(post, at=3.0, particles=16, neurons=["CANL"], progress=False)  # compile
         for kind in tqdm(KINDS, desc="screening twice", disable=None if progress else True):
             begin = time.process_time()
@@ -34,8 +33,6 @@ def screen(progress: bool = True, neurons: Iterable[str] | None = None, particle
             strongest = ranking(first)["neuron"][:STRONGEST]
             pair = [one["effect"].sel(kind=kind, neuron=strongest.tolist()).values for one in (first, again)]
             rows.append({"kind": kind, "core_seconds": taken, "rank_correlation": float(spearmanr(*pair).statistic)})
-    finally:
-        numba.set_num_threads(before)
     return {"neurons": first.sizes["neuron"], "particles": particles, "rows": rows}
 
 

@@ -82,7 +82,7 @@ def test_bench_measures_and_explains():
 def test_bench_worm_measures_and_explains(monkeypatch):
     """With few worms for a tenth of a second in the place of many, and once instead of the quickest of some."""
     quickest, measured = bench._quickest, bench._worm_seconds
-    monkeypatch.setattr(bench, "_worm_seconds", lambda worms, seconds, *how: worms * seconds / 1.6 * measured(16, 0.1, *how))
+    monkeypatch.setattr(bench, "_worm_seconds", lambda worm, n, s, *way: n * s / 1.6 * measured(worm, 16, 0.1, *way))
     monkeypatch.setattr(bench, "_quickest", lambda run, repeats: quickest(run, 1))
     result = json.loads(json.dumps(bench.worm(progress=False)))
     assert result["numpy_us"] > 10 * result["quiet_us"] and result["thousand_worms_5_s"] > 0
