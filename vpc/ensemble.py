@@ -32,51 +32,49 @@ from .resampling import systematic
 __all__ = ["Ensemble"]
 
 TILE = 128  # columns that are worked on together
-PANEL = 64  # rows that are kept at hand
-EIGHT = 8  # products that are added up together
+EIGHT, SIXTEEN = 8, 16  # rows and columns of a product that are worked on together
+ZEROS = (np.float32(0),) * SIXTEEN
 DOUBT = 4.0  # squared standard errors below which a correlation is not believed
 NOTHING = np.empty((0, 0))
 PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than it brings
 
 
-@kernel
-def _multiply(a, b, out):
-    """out = a b, where b and out have TILE columns, and other sizes are multiples of EIGHT.
-
-    Four rows of out, and PANEL of b, are copied to where the processor has them at hand and LLVM sees that they do not overlap.
-    """
-    few, panel = np.empty(4 * TILE, np.float32), np.empty(PANEL * TILE, np.float32)
-    out[:] = 0
-    for first in range(0, len(b), PANEL):
-        last = min(first + PANEL, len(b))
-        for j in range(first, last):
-            for k in range(TILE):
-                panel[(j - first) * TILE + k] = b[j, k]
-        for i in range(0, len(out), 4):
-            for q in range(4):
-                for k in range(TILE):
-                    few[q * TILE + k] = out[i + q, k]
-            for j in range(first, last, EIGHT):
-                p0, p1, p2, p3, p4, p5, p6, p7 = _eight(a[i], j)
-                q0, q1, q2, q3, q4, q5, q6, q7 = _eight(a[i + 1], j)
-                r0, r1, r2, r3, r4, r5, r6, r7 = _eight(a[i + 2], j)
-                s0, s1, s2, s3, s4, s5, s6, s7 = _eight(a[i + 3], j)
-                own = panel[(j - first) * TILE : (j - first + EIGHT) * TILE]
-                for k in range(TILE):
-                    b0, b1, b2, b3 = own[k], own[k + TILE], own[k + 2 * TILE], own[k + 3 * TILE]
-                    b4, b5, b6, b7 = own[k + 4 * TILE], own[k + 5 * TILE], own[k + 6 * TILE], own[k + 7 * TILE]
-                    few[k] += p0 * b0 + p1 * b1 + p2 * b2 + p3 * b3 + p4 * b4 + p5 * b5 + p6 * b6 + p7 * b7
-                    few[k + TILE] += q0 * b0 + q1 * b1 + q2 * b2 + q3 * b3 + q4 * b4 + q5 * b5 + q6 * b6 + q7 * b7
-                    few[k + 2 * TILE] += r0 * b0 + r1 * b1 + r2 * b2 + r3 * b3 + r4 * b4 + r5 * b5 + r6 * b6 + r7 * b7
-                    few[k + 3 * TILE] += s0 * b0 + s1 * b1 + s2 * b2 + s3 * b3 + s4 * b4 + s5 * b5 + s6 * b6 + s7 * b7
-            for q in range(4):
-                for k in range(TILE):
-                    out[i + q, k] = few[q * TILE + k]
+@kernel(inline="always")
+def _add(s, w, r):
+    """SIXTEEN sums s, which LLVM keeps in a register if they are spelled out, and w times a row r added to them."""
+    a0, a1, a2, a3 = s[0] + w * r[0], s[1] + w * r[1], s[2] + w * r[2], s[3] + w * r[3]
+    a4, a5, a6, a7 = s[4] + w * r[4], s[5] + w * r[5], s[6] + w * r[6], s[7] + w * r[7]
+    a8, a9, a10, a11 = s[8] + w * r[8], s[9] + w * r[9], s[10] + w * r[10], s[11] + w * r[11]
+    a12, a13, a14, a15 = s[12] + w * r[12], s[13] + w * r[13], s[14] + w * r[14], s[15] + w * r[15]
+    return a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15
 
 
 @kernel(inline="always")
-def _eight(row, j):
-    return row[j], row[j + 1], row[j + 2], row[j + 3], row[j + 4], row[j + 5], row[j + 6], row[j + 7]
+def _put(s, r):
+    r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7] = s[:8]
+    r[8], r[9], r[10], r[11], r[12], r[13], r[14], r[15] = s[8:]
+
+
+@kernel
+def _multiply(a, b, out):
+    """out = a b, where out has a multiple of EIGHT rows and of SIXTEEN columns."""
+    for k in range(0, b.shape[1], SIXTEEN):
+        for i in range(0, len(out), EIGHT):
+            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = ZEROS
+            for j in range(len(b)):
+                row = b[j, k:]
+                s0, s1 = _add(s0, a[i, j], row), _add(s1, a[i + 1, j], row)
+                s2, s3 = _add(s2, a[i + 2, j], row), _add(s3, a[i + 3, j], row)
+                s4, s5 = _add(s4, a[i + 4, j], row), _add(s5, a[i + 5, j], row)
+                s6, s7 = _add(s6, a[i + 6, j], row), _add(s7, a[i + 7, j], row)
+            _put(s0, out[i, k:])
+            _put(s1, out[i + 1, k:])
+            _put(s2, out[i + 2, k:])
+            _put(s3, out[i + 3, k:])
+            _put(s4, out[i + 4, k:])
+            _put(s5, out[i + 5, k:])
+            _put(s6, out[i + 6, k:])
+            _put(s7, out[i + 7, k:])
 
 
 @kernel
@@ -90,12 +88,12 @@ def _believed(covariance, variances, members):
 def _share(share, shares, x, sources, living, spread, pull, out):
     """Shift every tile of columns of x[sources] (member, column) whose number leaves a remainder of `share`.
 
-    Members and what was seen are padded with zeros to multiples of EIGHT. `spread` (seen, member) is h less its mean, `pull`
-    (member, seen) is S^-1 (y + e - h). Single precision is enough for sums of some thousands, and twice as fast. The rows of
-    `spread` add up to 0, so that members need not be centred for their covariances.
+    `spread` (seen, member) is h less its mean, `pull` (member, seen) is S^-1 (y + e - h), both padded with zeros. Single
+    precision is enough for sums of some thousands, and twice as fast. The rows of `spread` add up to 0, so that members need
+    not be centred for their covariances.
     """
-    n, (seen, padded), columns = len(living), spread.shape, x.shape[1]
-    tile, covariance = np.zeros((padded, TILE), np.float32), np.empty((seen, TILE), np.float32)
+    n, seen, columns = len(living), len(spread), x.shape[1]
+    tile, covariance = np.zeros((len(pull), TILE), np.float32), np.empty((seen, TILE), np.float32)
     observed = np.zeros(seen, np.float32)
     centre, total, squares = np.empty(TILE), np.empty(TILE, np.float32), np.empty(TILE, np.float32)
     for j in range(seen):
@@ -159,26 +157,27 @@ def _compare(h, y, sd, drawn, spread, pull):
             s[i, j] *= _believed(s[i, j], found[i] * found[j], n - 1)
         s[i, i] += sd[i] * sd[i]
 
-    errors = own.T.copy()
+    b = np.zeros((seen, seen + 1))  # what is left of a deviation once the error has been added, and y - mean h
     for i in range(seen):
-        spread[i, :n] = errors[i]
+        spread[i, :n] = own[:, i]
+        b[i, i], b[i, seen] = 1.0, y[i] - mean[i]
     if len(drawn):
-        errors[:] = drawn.T
+        own -= sd * drawn
     else:
-        root = s.T.copy()
+        root, part = s.T.copy(), np.eye(seen)
         cholesky(root)
         for i in range(seen):
             root[i, i] += sd[i]
-        solve_rows(root, errors)
-    missed, b = y - mean, np.empty((seen, n + 1))
-    b[:, n] = missed
-    for i in range(seen):
-        for p in range(n):
-            b[i, p] = y[i] + sd[i] * errors[i, p] - h[p, i]
-    log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, n])
-    for p in range(n):
+        solve_rows(root, part)
         for i in range(seen):
-            pull[p, i] = b[i, p]
+            b[i, :seen] -= sd[i] * part[i]
+    missed = b[:, seen].copy()
+    log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, seen])
+    left, right = np.zeros((len(pull), seen + 1), np.float32), np.zeros((seen + 1, pull.shape[1]), np.float32)
+    left[:n, :seen] = -own
+    left[:n, seen] = 1
+    right[:, :seen] = b.T
+    _multiply(left, right, pull)
     return log_density
 
 
@@ -213,7 +212,7 @@ class Comparison(NamedTuple):
 
     def revision(self, share: float = 1.0, drawn: np.ndarray = NOTHING) -> tuple[Revision, float]:
         """What a share of the frame's information demands, and its log density; see `_compare`."""
-        spread, pull = _padded(self.h.T.shape), _padded(self.h.shape)
+        spread, pull = _padded(*self.h.T.shape), _padded(*self.h.shape)
         log_density = _compare(self.h, self.y, self.sd / np.sqrt(share), drawn, spread, pull)
         return Revision(self.living, spread, pull), log_density
 
@@ -288,6 +287,6 @@ class Ensemble(Filter):
         return new, np.arange(len(new))
 
 
-def _padded(shape: tuple[int, int]) -> np.ndarray:
-    """Zeros in single precision, with sizes that are multiples of EIGHT."""
-    return np.zeros([EIGHT * -(-size // EIGHT) for size in shape], np.float32)
+def _padded(rows: int, columns: int) -> np.ndarray:
+    """Zeros in single precision, with rows and columns as `_multiply` needs them."""
+    return np.zeros((EIGHT * -(-rows // EIGHT), SIXTEEN * -(-columns // SIXTEEN)), np.float32)

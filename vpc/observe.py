@@ -32,6 +32,14 @@ def _log_likelihood(y, x, columns, full, half, dark, sigma, out):
 
 
 @kernel
+def _predict(x, columns, full, half, dark, out):
+    for p in range(len(x)):
+        for j in range(len(columns)):
+            c = x[p, columns[j]]
+            out[p, j] = full[j] * c / (c + half[j]) + dark[j]
+
+
+@kernel
 def sensitivities(calcium, voltage, decay, ends, noise, circuit, neurons, full, half, dark, seen, jacobian):
     """What is seen (particle, time, neuron) after some steps, and its derivative (particle, neuron, time, step) by the noise.
 
@@ -77,7 +85,9 @@ class Fluorescence(NamedTuple):
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Fluorescence (particle, neuron) of states, without noise."""
-        return self.of(x[:, self.columns])
+        out = np.empty((len(x), len(self.columns)))
+        _predict(x, self.columns, self.full, self.half, self.dark, out)
+        return out
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """log p(y | x) of each particle; what is NaN in y does not count."""
