@@ -173,6 +173,7 @@ def _compare(h, y, sd, drawn, spread, pull):
             b[i, :seen] -= sd[i] * part[i]
     missed = b[:, seen].copy()
     log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, seen])
+    # Of each member S^-1 (y - mean h), less S^-1 times what is left of its deviation: one product for all of them.
     left, right = np.zeros((len(pull), seen + 1), np.float32), np.zeros((seen + 1, pull.shape[1]), np.float32)
     left[:n, :seen] = -own
     left[:n, seen] = 1
