@@ -137,9 +137,7 @@ class Autoregressive:
         The Gaussian noise (particle, 1, species) can be given.
         """
         if noise is not None:
-            jump, spread = self._jump(last - first)
-            x = x if ancestors is None else x[ancestors]
-            return np.einsum("ij,pj->pi", jump, x) + np.einsum("ij,pj->pi", np.linalg.cholesky(spread), noise[:, 0])
+            return self.drive(x, first, last, noise[:, 0, :, None], ancestors)
         x = np.array(x, dtype=float, order="C") if ancestors is None else x.take(ancestors, axis=0)
         arguments = (x, *self._compiled(last - first), rng.bit_generator.random_raw(2))
         threads = min(numba.get_num_threads(), len(x) // PER_THREAD)
@@ -149,6 +147,23 @@ class Autoregressive:
             with one_at_a_time:
                 _run_parallel(threads, *arguments)
         return x
+
+    def noise_shape(self, steps: int) -> tuple[int, int]:
+        """The Gaussian noise of some steps, all of them at once."""
+        return len(self.weights), 1
+
+    def drive(
+        self,
+        x: np.ndarray,
+        first: int,
+        last: int,
+        noise: np.ndarray | None = None,
+        ancestors: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Particles at a later time, given the noise on the way (particle, species, 1); or without any."""
+        jump, spread = self._jump(last - first)
+        later: np.ndarray = np.einsum("ij,pj->pi", jump, x if ancestors is None else x[ancestors])
+        return later if noise is None else later + np.einsum("ij,pj->pi", np.linalg.cholesky(spread), noise[:, :, 0])
 
     def _compiled(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """The matrix that some steps apply to a particle and to standard Gaussians, for the kernel."""

@@ -309,7 +309,7 @@ def parser() -> argparse.ArgumentParser:
     impute.add_argument("--truth", type=int, default=0, help="seed of the experiment's truth (default: 0)")
     impute.add_argument("--seconds", type=float, default=5.0, help="length of the experiment's truth (default: 5)")
     impute.add_argument("--every", type=float, default=0.05, help="seconds between the frames seen of a run (default: 0.05)")
-    impute.add_argument("--method", default="ensemble", help="ensemble, bridged, guided or bootstrap (default: ensemble)")
+    impute.add_argument("--method", default="ensemble", help="ensemble, guided, farsighted or bootstrap (default: ensemble)")
     impute.add_argument("--particles", type=int, help="how many worms side by side (default: the method's, 200 or 1000)")
     impute.add_argument("--init-particles", type=int, help="how many to refine the start from (default: 5000 for bootstrap)")
     impute.add_argument("--seed", type=int, default=1, help="of the sweep (default: 1)")

@@ -35,7 +35,6 @@ TILE = 128  # columns that are worked on together
 EIGHT, SIXTEEN = 8, 16  # rows and columns of a product that are worked on together
 ZEROS = (np.float32(0),) * SIXTEEN
 DOUBT = 4.0  # squared standard errors below which a correlation is not believed
-NOTHING = np.empty((0, 0))
 PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than it brings
 
 
@@ -78,7 +77,7 @@ def _multiply(a, b, out):
 
 
 @kernel
-def _believed(covariance, variances, members):
+def believed(covariance, variances, members):
     """The share of a covariance to believe, given the product of the two variances."""
     doubt, found = DOUBT * variances, members * covariance * covariance
     return 1 - doubt / found if found > doubt else 0 * found
@@ -119,7 +118,7 @@ def _share(share, shares, x, sources, living, spread, pull, out):
         for j in range(seen):
             row, other = covariance[j], observed[j]
             for k in range(TILE):
-                row[k] *= _believed(row[k], other * squares[k], scale) / scale
+                row[k] *= believed(row[k], other * squares[k], scale) / scale
         _multiply(pull, covariance, tile)
         for p in range(n):
             member, source = living[p], sources[living[p]]
@@ -139,11 +138,8 @@ def _run_parallel(threads, x, sources, living, spread, pull, out):
 
 
 @kernel
-def _compare(h, y, sd, drawn, spread, pull):
-    """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S).
-
-    If standard Gaussians (member, seen) were drawn, errors are made of them, and otherwise of the members.
-    """
+def _compare(h, y, sd, spread, pull):
+    """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
     n, seen = h.shape
     mean = np.zeros(seen)
     for p in range(n):
@@ -154,23 +150,20 @@ def _compare(h, y, sd, drawn, spread, pull):
     found = np.diag(s).copy()
     for i in range(seen):
         for j in range(i + 1, seen):
-            s[i, j] *= _believed(s[i, j], found[i] * found[j], n - 1)
+            s[i, j] *= believed(s[i, j], found[i] * found[j], n - 1)
         s[i, i] += sd[i] * sd[i]
 
     b = np.zeros((seen, seen + 1))  # what is left of a deviation once the error has been added, and y - mean h
     for i in range(seen):
         spread[i, :n] = own[:, i]
         b[i, i], b[i, seen] = 1.0, y[i] - mean[i]
-    if len(drawn):
-        own -= sd * drawn
-    else:
-        root, part = s.T.copy(), np.eye(seen)
-        cholesky(root)
-        for i in range(seen):
-            root[i, i] += sd[i]
-        solve_rows(root, part)
-        for i in range(seen):
-            b[i, :seen] -= sd[i] * part[i]
+    root, part = s.T.copy(), np.eye(seen)
+    cholesky(root)
+    for i in range(seen):
+        root[i, i] += sd[i]
+    solve_rows(root, part)
+    for i in range(seen):
+        b[i, :seen] -= sd[i] * part[i]
     missed = b[:, seen].copy()
     log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, seen])
     # Of each member S^-1 (y - mean h), less S^-1 times what is left of its deviation: one product for all of them.
@@ -202,20 +195,11 @@ class Revision(NamedTuple):
     pull: np.ndarray
 
 
-class Comparison(NamedTuple):
-    """What there is to compare at a frame: what was seen, and what living members predict of it."""
-
-    living: np.ndarray
-    seen: np.ndarray  # which of all that could be seen
-    y: np.ndarray
-    h: np.ndarray  # (member, seen)
-    sd: np.ndarray  # of the noise
-
-    def revision(self, share: float = 1.0, drawn: np.ndarray = NOTHING) -> tuple[Revision, float]:
-        """What a share of the frame's information demands, and its log density; see `_compare`."""
-        spread, pull = _padded(*self.h.T.shape), _padded(*self.h.shape)
-        log_density = _compare(self.h, self.y, self.sd / np.sqrt(share), drawn, spread, pull)
-        return Revision(self.living, spread, pull), log_density
+def compare(living: np.ndarray, h: np.ndarray, y: np.ndarray, sd: np.ndarray) -> tuple[Revision, float]:
+    """What a frame demands of living members that predict h (member, seen) of it, and its log density; see `_compare`."""
+    spread, pull = _padded(*h.T.shape), _padded(*h.shape)
+    log_density = _compare(h, y, sd, spread, pull)
+    return Revision(living, spread, pull), log_density
 
 
 def shift(x: np.ndarray, sources: np.ndarray, revision: Revision, out: np.ndarray) -> None:
@@ -254,7 +238,9 @@ class Ensemble(Filter):
         seen = np.flatnonzero(~np.isnan(y))
         if len(seen):
             h, sd = self._predict(x, living, seen)
-            increment += self._analyse(rng, x, Comparison(living, seen, y[seen], h, sd))
+            self._revision, log_density = compare(living, h, y[seen], sd)
+            increment += log_density
+            self.x, _ = self.revise(x, np.arange(self.particles))
             if not np.isfinite(increment):
                 raise ValueError(f"`predict` of the model gives what is not finite at frame {self.index} (step {last})")
         return float(increment), failed
@@ -267,12 +253,6 @@ class Ensemble(Filter):
         h = self._checked(predicted, "predict", (self.particles, *self.observations.shape[1:]))
         whole = len(living) == len(h) and len(seen) == h.shape[1]
         return h if whole else h[np.ix_(living, seen)], sd[seen]
-
-    def _analyse(self, rng: np.random.Generator, x: np.ndarray, frame: Comparison) -> float:
-        """Shift the members as a frame demands; returns its log density."""
-        self._revision, log_density = frame.revision()
-        self.x, _ = self.revise(x, np.arange(self.particles))
-        return log_density
 
     def revise(self, x: np.ndarray, ancestors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Members of this frame or of an earlier one, shifted as this frame demands; those that failed stay as they are."""

@@ -27,8 +27,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "bootstrap": {"method": "bootstrap", "init_particles": 0, "lag": 1.0},
     "bootstrap, refined start": {"method": "bootstrap", "init_particles": 5000, "lag": 1.0},
     "guided": {"method": "guided", "lag": 1.0},
+    "farsighted": {"method": "farsighted", "lag": 1.0},
     "ensemble": {"method": "ensemble"},
-    "bridged": {"method": "bridged"},
 }
 PARTS = (*diagnose.GROUPS, "body")
 BUDGET = 3.0  # core-seconds of a sweep, with all its summaries

@@ -22,7 +22,7 @@ The model's `linearise(x, first, times)` gives three things, for particles at st
 and its `advance(rng, x, first, last, ancestors, noise)` takes the noise (particle, group, noise) before the first as given.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
@@ -143,9 +143,11 @@ class Guided:
         How many frames.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("linearise", "predict")
+
     def __init__(self, model: Any, observations: np.ndarray, times: np.ndarray, look_ahead: int = 2):
-        for name in ("linearise", "predict"):
-            capability(model, name, needed_for="a guided filter")
+        for name in self.needs:
+            capability(model, name, needed_for=f"a {type(self).__name__.lower()} filter")
         self.model, self.observations, self.times = model, np.asarray(observations, float), np.asarray(times)
         self.look_ahead = check.whole("look_ahead", look_ahead)
         self._plan: tuple[Any, ...] = ()  # what `foresee` found of some particles
@@ -158,9 +160,13 @@ class Guided:
         """What two models must share to be the same."""
         return {"look_ahead": self.look_ahead, "of": type(self.model).__name__, **getattr(self.model, "parameters", {})}
 
+    def _coming(self, t: int) -> slice:
+        """Frames that are in view at step t."""
+        return slice(*np.searchsorted(self.times, t, "right") + np.array([0, self.look_ahead]))
+
     def foresee(self, x: np.ndarray, t: int) -> np.ndarray:
         """log psi of particles at step t."""
-        coming = slice(*np.searchsorted(self.times, t, "right") + np.array([0, self.look_ahead]))
+        coming = self._coming(t)
         y, times = self.observations[coming], self.times[coming]
         predicted, jacobian, first = self.model.linearise(x, t, times)
         groups = jacobian.shape[1]
@@ -199,11 +205,17 @@ class Guided:
             return begins(rng, x, y, first, last) if begins else (x, np.zeros(len(x)))
         if not self._plan or self._plan[0] is not x:
             self.foresee(x, first)
+        new = self._move(rng, x, first, last, np.arange(len(x)) if ancestors is None else ancestors)
+        self._plan = ()
+        return new
+
+    def _move(
+        self, rng: np.random.Generator, x: np.ndarray, first: int, last: int, ancestors: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Offspring by the plan, and log p / q."""
         _, missed, jacobian, count, variance = self._plan
-        ancestors = np.arange(len(x)) if ancestors is None else ancestors
         noise = rng.standard_normal((len(ancestors), jacobian.shape[1], count))
         errors, log_ratio = rng.standard_normal((len(ancestors), *missed.shape[1:])), np.empty(len(ancestors))
         plan = missed, jacobian, count, variance
         _share_out(_draw_share, _draw_parallel, *plan, ancestors, noise, errors, log_ratio)
-        self._plan = ()
         return self.model.advance(rng, x, first, last, ancestors, noise), log_ratio

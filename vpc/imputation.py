@@ -18,7 +18,7 @@ from .diagnose import LEVELS, STATS
 from .filter import Filter
 from .initialise import FACTOR, learned_prior
 from .loop import BODY_ROW, MUSCLE_ROW
-from .methods import ENSEMBLES, METHODS, build, check_method
+from .methods import METHODS, build, check_method
 from .neurons import STEP, N
 from .observe import fluorescence_of
 from .parameters import plain
@@ -33,7 +33,7 @@ from .worm import Worm
 __all__ = ["METHODS", "blind", "filter_of", "impute", "unconditioned"]
 
 # Particles, and how many in the initialisation.
-SIZES = {"bootstrap": (1000, 5000), "guided": (1000, 0), "ensemble": (200, 0), "bridged": (1000, 0)}
+SIZES = {"bootstrap": (1000, 5000), "guided": (1000, 0), "farsighted": (200, 0), "ensemble": (200, 0)}
 BASELINE = 200  # unconditioned worms to compare with
 
 # What is told of a state: all but velocities.
@@ -57,7 +57,7 @@ def impute(
     temperature: float = 1.0,
     pose: np.ndarray | None = None,
     pose_spread: float = 0.0,
-    look_ahead: int = 2,
+    look_ahead: int | None = None,
     lag: float = 0.5,
     draws: int = 100,
     checkpoint: str | Path | None = None,
@@ -72,8 +72,8 @@ def impute(
         What was seen of it.
     method
         "ensemble": members that are shifted by what they miss; quick and steady, with approximate bands and evidence.
-        "bridged": members that are shifted as far as they must be, and weighted for the rest; evidence that ranks worms better.
-        "guided": particles that look ahead, with unbiased evidence. "bootstrap": the particle filter of the paper.
+        "guided": particles that look ahead, with unbiased evidence. "farsighted": particles that look far ahead; dear, with
+        unbiased evidence that is good for wrong worms too. "bootstrap": the particle filter of the paper.
     particles
         How many worms to simulate side by side; by default what `SIZES` has for the method.
     init_particles
@@ -92,7 +92,7 @@ def impute(
     pose, pose_spread
         The body (49, 3) at the first frame, straight by default, and how far it may be bent otherwise, rad.
     look_ahead
-        How many frames a guided filter sees ahead.
+        How many frames a guided (2 by default) or farsighted (10) filter sees ahead.
     lag
         Seconds of later frames that a smoothed summary may look at; with 0 there is none.
     draws
@@ -127,7 +127,7 @@ def impute(
         "pose_spread": pose_spread,
         "log_evidence": filter.log_evidence,
         "failure": filter.failure,
-        "evidence_is_unbiased": int(isinstance(model, FromPrior) and method not in ENSEMBLES),
+        "evidence_is_unbiased": int(isinstance(model, FromPrior) and method != "ensemble"),
         "version": version("virtual-patch-clamp"),
         "variant": worm.variant,
         "connectome": worm.connectome.label,
@@ -146,7 +146,7 @@ def filter_of(
     particles: int | None = None,
     init_particles: int | None = None,
     seed: int = 1,
-    look_ahead: int = 2,
+    look_ahead: int | None = None,
     collect: Mapping[str, Collector] | None = None,
     **of_model: Any,
 ) -> tuple[Filter, WormModel]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from wormsim.kernel import kernel
 
-__all__ = ["cholesky", "gram", "solve", "solve_lower", "solve_rows", "solve_upper"]
+__all__ = ["cholesky", "gram", "product", "solve", "solve_lower", "solve_rows", "solve_upper"]
 
 FOUR = 4  # rows that larger matrices are worked on together
 
@@ -49,6 +49,16 @@ def solve_upper(root, b):
         for k in range(i + 1, len(b)):
             b[i] -= root[k, i] * b[k]
         b[i] /= root[i, i]
+
+
+@kernel
+def product(a, b):
+    """a b."""
+    out = np.zeros((len(a), b.shape[1]))
+    for i in range(len(a)):
+        for k in range(len(b)):
+            _add_one(out[i], a[i, k], b[k])
+    return out
 
 
 @kernel

@@ -2,8 +2,8 @@
 
 - bootstrap: particles that move blindly and are weighted by what they meet, as in the paper. Evidence is unbiased, and noisy
 - guided: particles that look a few frames ahead before they move (`vpc.guided`). Evidence is unbiased too
+- farsighted: particles that live through many frames before they move (`vpc.farsighted`). Unbiased, and good far off too
 - ensemble: members that are shifted, not weighted (`vpc.ensemble`). Nothing starves, and evidence and bands are approximate
-- bridged: members that are shifted as far as they must be, and weighted for the rest (`vpc.bridged`). Approximate too
 """
 
 from collections.abc import Mapping
@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from .bridged import Bridged
 from .connectome import nearest
 from .ensemble import Ensemble
+from .farsighted import Farsighted
 from .filter import Filter
 from .guided import Guided
 from .model import StateSpaceModel, capability
 from .smc import SMC
 from .summaries import Collector, Summary
 
-__all__ = ["ENSEMBLES", "METHODS", "NEEDS", "build", "check_method"]
+__all__ = ["LOOK_AHEAD", "METHODS", "NEEDS", "build", "check_method", "frames_ahead"]
 
 # What a model must have beyond `initial`, `step` and `log_likelihood`.
 NEEDS: dict[str, dict[str, str]] = {
     "bootstrap": {},
     "guided": {"predict": "Gaussian noise of what is seen", "linearise": "the Jacobian of what is seen by the noise"},
+    "farsighted": {"predict": "Gaussian noise of what is seen", "drive": "Gaussian noise that can be given"},
     "ensemble": {"predict": "Gaussian noise of what is seen"},
-    "bridged": {"predict": "Gaussian noise of what is seen"},
 }
 METHODS = tuple(NEEDS)
-ENSEMBLES = {"ensemble": Ensemble, "bridged": Bridged}  # their evidence is not unbiased, and they have no lines of descent
+LOOK_AHEAD = {"guided": 2, "farsighted": 10}  # frames, by default
 
 
 def check_method(method: object) -> str:
@@ -49,17 +49,25 @@ def build(
     particles: int = 1000,
     seed: int = 0,
     collect: Mapping[str, Summary | Collector] | None = None,
-    look_ahead: int = 2,
+    look_ahead: int | None = None,
 ) -> Filter:
-    """A filter for a model; `look_ahead` is how many frames `guided` sees ahead."""
+    """A filter for a model; `look_ahead` is how many frames `guided` and `farsighted` see ahead."""
     missing = _missing(check_method(method), model)
     if missing:
         works = " and ".join(name for name in METHODS if not _missing(name, model))
         raise TypeError(f"method {method!r} needs {missing}, which {type(model).__name__} has not; what would work: {works}")
     common: dict[str, Any] = {"particles": particles, "seed": seed, "collect": collect}
-    if method in ENSEMBLES:
-        return ENSEMBLES[method](model, observations, times, **common)
-    return SMC(Guided(model, observations, times, look_ahead) if method == "guided" else model, observations, times, **common)
+    if method == "ensemble":
+        return Ensemble(model, observations, times, **common)
+    kinds = {"guided": Guided, "farsighted": Farsighted}
+    if method in kinds:
+        model = kinds[method](model, observations, times, frames_ahead(method, look_ahead))
+    return SMC(model, observations, times, **common)
+
+
+def frames_ahead(method: str, look_ahead: int | None) -> int:
+    """How many frames a method looks ahead, if it does."""
+    return LOOK_AHEAD.get(method, 2) if look_ahead is None else look_ahead
 
 
 def _missing(method: str, model: StateSpaceModel) -> str:

@@ -10,6 +10,8 @@ and the model has not is named in an error.
 - `foresee(x, t)`: log of how well each particle at step t is going to explain later frames, up to a constant
 - `predict(x)`: what is seen of each particle (particle, seen) without noise, and the sd (seen,) of its noise, which is Gaussian
 - `confine(x)`: bring particles, in place, back to where states can be, such as concentrations that are positive
+- `noise_shape(steps)`: (sources, parts) of the Gaussian noise of some steps, of which parts of one source act much alike, and
+  `drive(x, first, last, noise, ancestors)`: `advance` with all of the noise (particle, source, part) given, or none
 - `linearise(x, first, times)`: how later frames depend on the noise on the way to them; see `vpc.guided`
 - `explain()`: why particles failed in the last step, in words
 - `log_transition(x, new, first, last)`: log p(new at last | x at first), for each particle of x and one state `new`

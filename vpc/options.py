@@ -60,7 +60,7 @@ def add_learning(command: argparse.ArgumentParser) -> None:
     command.add_argument("--held-out", type=float, default=0.0, help="seconds more of the worm's data, to judge by")
     command.add_argument("--from-default", action="store_true", help="start at the default worm, not at the best of 9 draws")
     command.add_argument(
-        "--filter", help="bootstrap, guided, ensemble or bridged (default: bootstrap for ar, ensemble for the worm)"
+        "--filter", help="bootstrap, guided, farsighted or ensemble (default: bootstrap for ar, ensemble for the worm)"
     )
     command.add_argument("--particles", type=int, help="of the filter (default: 200)")
     command.add_argument("--paper", action="store_true", help="the worm as in the paper: 500 steps, 90 bootstrap particles")

@@ -129,6 +129,24 @@ class WormModel:
         ancestors = np.arange(len(x)) if ancestors is None else ancestors
         return self._run(x, ancestors, first, last, self.noise, key, *(() if noise is None else (noise,)))
 
+    def noise_shape(self, steps: int) -> tuple[int, int]:
+        """The Gaussian noise of some steps: that of each neuron in each of them."""
+        return N, steps
+
+    def drive(
+        self,
+        x: np.ndarray,
+        first: int,
+        last: int,
+        noise: np.ndarray | None = None,
+        ancestors: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Offspring at a later step, given the noise on the way (particle, neuron, step) of all neurons; or without any."""
+        ancestors, key = np.arange(len(x)) if ancestors is None else ancestors, np.zeros(2, np.uint64)
+        if noise is None:
+            return self._run(x, ancestors, first, last, np.zeros(N), key)
+        return self._run(x, ancestors, first, last, self.noise, key, noise, watched=np.arange(N))
+
     def _run(
         self,
         x: np.ndarray,
@@ -140,11 +158,13 @@ class WormModel:
         given: np.ndarray = EMPTY,
         voltage: np.ndarray = EMPTY,
         decay: np.ndarray = EMPTY,
+        watched: np.ndarray | None = None,
     ) -> np.ndarray:
         n = len(ancestors)
         worms = loop.room(n, min(numba.get_num_threads(), -(-n // LANES)))
         slots = np.arange(worms.alive.size, dtype=np.uint64).reshape(worms.alive.shape)
-        watched = (self.seen.columns - N)[: max(given.shape[1], voltage.shape[1])]
+        if watched is None:
+            watched = (self.seen.columns - N)[: max(given.shape[1], voltage.shape[1])]
         x = np.ascontiguousarray(x)
         offspring = Offspring(x, ancestors, self._spare, np.empty((n, SIZE)), watched, given, voltage, decay)
         advance(self.worm, worms, first, last, self._inputs, Noise(noise, key, slots, 0), self._nothing, offspring)

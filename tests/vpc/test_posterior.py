@@ -356,7 +356,7 @@ def test_all_302_observed():
         ({"recording": "file"}, "recording must be a vpc.Recording, got str"),
         (
             {"method": "bootstap"},
-            "method must be one of bootstrap, guided, ensemble, bridged, got 'bootstap'; did you mean 'bootstrap'",
+            "method must be one of bootstrap, guided, farsighted, ensemble, got 'bootstap'; did you mean 'bootstrap'",
         ),
         ({"particles": 1}, "particles must be a whole number of at least 2"),
         ({"init_particles": -1}, "init_particles must be a whole number of at least 0"),

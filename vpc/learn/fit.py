@@ -10,7 +10,6 @@ import xarray as xr
 
 from wormsim import check
 
-from ..methods import ENSEMBLES
 from ..smc import SMC
 from ..smoothing import trace as trace_lines
 from ..store import arviz_view, open_dataset, save_dataset
@@ -105,7 +104,7 @@ class Fit:
         data, target = self._sampled(), self.target
         if target is None:
             raise ValueError("the target is not known: open this fit with open_fit(path, target=...)")
-        if target.method in ENSEMBLES:
+        if target.method == "ensemble":
             raise ValueError(
                 "an ensemble has no lines of descent; learn with method='bootstrap' or 'guided' to have trajectories"
             )

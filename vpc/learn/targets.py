@@ -15,7 +15,7 @@ from ..autoregressive import Autoregressive
 from ..connectome import find, index, nearest
 from ..filter import Filter
 from ..imputation import SIZES
-from ..methods import build, check_method
+from ..methods import build, check_method, frames_ahead
 from ..model import StateSpaceModel
 from ..parameters import PARAMETERS, Value, per_neuron
 from ..recording import Recording
@@ -53,9 +53,10 @@ class Target:
 
     heavy = False  # whether a sweep spends its time in compiled code, so that threads can run several
 
-    def __init__(self, space: Space, observations: Observations, method: str, particles: int, look_ahead: int = 2):
+    def __init__(self, space: Space, observations: Observations, method: str, particles: int, look_ahead: int | None = None):
         self.space, self.observations = space, observations
-        self.method, self.particles, self.look_ahead = check_method(method), check.whole("particles", particles, 2), look_ahead
+        self.method, self.particles = check_method(method), check.whole("particles", particles, 2)
+        self.look_ahead = frames_ahead(method, look_ahead)
 
     def model(self, theta: np.ndarray, widen: float = 1.0) -> StateSpaceModel:
         """The model with parameters theta, whose noise of observation is widened."""
@@ -108,7 +109,7 @@ class WormTarget(Target):
         method: str = "ensemble",
         particles: int | None = None,
         init_particles: int = 0,
-        look_ahead: int = 2,
+        look_ahead: int | None = None,
         **settings: Any,
     ):
         if not isinstance(recording, Recording):
@@ -145,7 +146,7 @@ class ArTarget(Target):
         parameters: Iterable[str] | Mapping[str, Any] | None = None,
         method: str = "bootstrap",
         particles: int | None = None,
-        look_ahead: int = 2,
+        look_ahead: int | None = None,
     ):
         self.base = base
         if parameters is None:
