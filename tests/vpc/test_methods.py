@@ -383,6 +383,19 @@ def test_the_comparison_of_filters_can_be_read():
     assert np.isnan(found["bootstrap, refined start", "filtered", "body"]["bias"])  # its evidence is of another model
 
 
+def test_the_comparison_of_evidence_can_be_read(monkeypatch):
+    """Two values of w_s of `vpc bench evidence`, with small filters."""
+    monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.0))
+    monkeypatch.setattr(
+        filter_bench, "WEIGHED", {"bootstrap": (50, 1, None), "farsighted": (10, 2, 3), "ensemble": (40, 2, None)}
+    )
+    result = filter_bench.evidence(progress=False)
+    assert result["same_ranking"] == {"bootstrap": True, "farsighted": True, "ensemble": True}
+    text = filter_bench.evidence_table(result)
+    for word in ("0.6", "1.0", "farsighted, 10", "ensemble ranks them as the best do", "core-s"):
+        assert word in text
+
+
 # Bad input.
 
 
