@@ -300,11 +300,11 @@ def test_experiments(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["bootstrap", "ensemble"])
 def test_noise_free_truths_are_found(method):
-    """5 truths x 3 seeds, at the paper's size and by default: unobserved motor neurons and body, beside a blind worm."""
+    """5 truths x 3 seeds, at the paper's size and by default, filtered: unobserved motor neurons and body, beside a blind worm."""
 
     def found(seeds: tuple[int, int]) -> pd.DataFrame:
         run, rec = truth(seeds[0])
-        return diagnose.table(vpc.impute(WORM, rec, method, seed=seeds[1], progress=False).score(run))
+        return diagnose.table(vpc.impute(WORM, rec, method, seed=seeds[1], lag=0, progress=False).score(run))
 
     for table in each(found, itertools.product(range(5), range(3))):
         motor, body = table.loc[("unobserved motor", "posterior")], table.loc[("body", "posterior")]
@@ -315,7 +315,7 @@ def test_noise_free_truths_are_found(method):
 
 @pytest.mark.slow
 def test_bands_are_calibrated():
-    """20 truths from the filter's own model, 2 s each, 3000 guided particles: 90 % bands of each group cover 85-95 %.
+    """20 truths from the filter's own model, 2 s each, 1500 guided particles: 90 % bands of each group cover 85-95 %.
 
     And the truth's rank among the weighted particles of the last frame is uniform, for a neuron of each group: Kolmogorov &
     Smirnov's p above 0.01.
@@ -326,7 +326,7 @@ def test_bands_are_calibrated():
         run, rec = experiment("noise", WORM, seed, seconds=2.0)
         model = FromPrior(WORM, rec, fluorescence_of(WORM, rec, prior.sigma), prior, FACTOR * prior.noise)
         collect = {"bands": lambda weights, x: describe(weights, x, np.arange(302), (0.05, 0.95))[2:]}
-        filter = build("guided", model, rec.values, rec.steps, 3000, seed, collect).run()
+        filter = build("guided", model, rec.values, rec.steps, 1500, seed, collect).run()
         voltage = run["voltage"].values[::5]
         bands = np.array(filter.collected["bands"])
         below = filter.x[:, index(["AVAL", "DB5", "RIAL"])] < voltage[-1, index(["AVAL", "DB5", "RIAL"])]
