@@ -81,10 +81,10 @@ def _draw(r, jacobian, late, late_determinant, wide, wide_determinant, gain, fre
 class Farsighted(Guided):
     """A model for `SMC` that behaves as another one does, and whose particles look far ahead.
 
-    The model needs `predict`, and `drive` and `noise_shape`: see `vpc.model`.
+    The model needs `predict`, `advance`, `drive` and `noise_shape`: see `vpc.model`.
     """
 
-    needs = ("predict", "drive", "noise_shape")
+    needs = ("predict", "advance", "drive", "noise_shape")
 
     def foresee(self, x: np.ndarray, t: int) -> np.ndarray:
         """log psi of particles at step t."""

@@ -50,6 +50,16 @@ def test_the_evidence_of_those_who_look_ahead_is_unbiased(kind, look_ahead, miss
     assert 0.01 < ratio.std() < 0.7 * blind.std()  # and less noisy than without a look ahead
 
 
+def test_looking_ahead_where_nothing_is_to_be_seen():
+    """The last frames are predictions, and one particle is enough to run."""
+    y = Y.copy()
+    y[3:] = np.nan
+    exact = TWIN.kalman(y, TIMES).log_evidence
+    for method in ("guided", "farsighted"):
+        assert abs(build(method, TWIN, y, TIMES, 4000).run().log_evidence - exact) < 0.1
+        assert np.isfinite(build(method, TWIN, y, TIMES, 1).run().log_evidence)
+
+
 def test_guided_means_are_kalmans():
     """Filtered means of all frames, over 400 sweeps, within 4 standard errors of the exact ones."""
     found = [
