@@ -300,7 +300,7 @@ def test_experiments(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["bootstrap", "ensemble"])
 def test_noise_free_truths_are_found(method):
-    """5 truths x 3 seeds, at the paper's size and by default: filtered, unobserved motor neurons and body, beside a blind one."""
+    """5 truths x 3 seeds, at the paper's size and by default, filtered: hidden motor neurons and body, beside a blind worm."""
 
     def found(seeds: tuple[int, int]) -> pd.DataFrame:
         run, rec = truth(seeds[0])
