@@ -72,8 +72,8 @@ def _log_normal(root, log_determinant, r):
 @kernel
 def _draw(r, jacobian, late, late_determinant, wide, wide_determinant, gain, free, errors):
     """Draws of z (particle, source) given r, of free noise and N(0, I) for what else there is, and their log p / q."""
-    transposed, lower = jacobian.T.copy(), np.tril(late).T.copy()
-    z = free + product(r - product(free, transposed) - product(errors, lower), gain)
+    transposed = jacobian.T.copy()
+    z = free + product(r - product(free, transposed) - product(errors, late.T.copy()), gain)
     left = r - product(z, transposed)
     return z, _log_normal(wide, wide_determinant, r) - _log_normal(late, late_determinant, left)
 

@@ -10,7 +10,7 @@ import xarray as xr
 from parallel import apart, each
 
 import vpc
-from vpc import ensemble, filter_bench, matrices
+from vpc import ensemble
 from vpc.autoregressive import Autoregressive, LinearGaussian, random_weights
 from vpc.ensemble import Ensemble
 from vpc.experiments import experiment
@@ -132,31 +132,6 @@ def test_shifts_leave_the_right_covariance():
     gain = p @ np.linalg.inv(p + np.diag(sd**2))
     np.testing.assert_allclose(new.mean(axis=0), x.mean(axis=0) + gain @ (y - x.mean(axis=0)), rtol=0.05)
     np.testing.assert_allclose(np.cov(new.T), p - gain @ p, atol=0.05 * np.abs(np.diag(p)).max())
-
-
-def test_small_matrices():
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal((7, 7))
-    a, b = a @ a.T + np.eye(7), rng.standard_normal(7)
-    root, solution = a.copy(), b.copy()
-    np.testing.assert_allclose(2 * matrices.cholesky(root), np.linalg.slogdet(a)[1])
-    rows = np.column_stack([b, 2 * b])
-    matrices.solve_rows(root, rows)
-    matrices.solve_lower(root, solution)
-    np.testing.assert_allclose(rows, np.column_stack([solution, 2 * solution]))
-    matrices.solve_upper(root, solution)
-    np.testing.assert_allclose(solution, np.linalg.solve(a, b))
-
-
-@pytest.mark.parametrize(("rows", "size", "columns"), [(1, 1, 1), (9, 4, 3), (50, 30, 17)])
-def test_larger_matrices(rows, size, columns):
-    rng = np.random.default_rng(0)
-    d, b = rng.standard_normal((rows, size)), rng.standard_normal((size, columns))
-    upper = matrices.gram(d)
-    np.testing.assert_allclose(upper, np.triu(d.T @ d), atol=1e-12)
-    a, solution = d.T @ d + np.eye(size), b.copy()
-    np.testing.assert_allclose(2 * matrices.solve(upper + np.eye(size), solution), np.linalg.slogdet(a)[1])
-    np.testing.assert_allclose(solution, np.linalg.solve(a, b), atol=1e-12)
 
 
 def test_every_method_serves_the_papers_autoregressive_model():
@@ -370,40 +345,6 @@ def test_what_is_imputed_where_little_can_be_known():
     (motor, body, coverage), (blind, blind_body, _) = np.mean(rows, axis=0)
     assert motor >= 0.45 and body >= 0.58 and 0.87 <= coverage <= 0.93
     assert motor > blind + 0.1 and body > blind_body + 0.1
-
-
-def test_the_comparison_of_filters_can_be_read():
-    """One truth of `vpc bench filters` with small filters: every way, part and figure is in the table."""
-    sizes = dict.fromkeys(filter_bench.WAYS, 40)
-    rows = filter_bench._averaged(filter_bench._one_truth("factor 0.3", 0, sizes))
-    text = filter_bench.filters_table({"budget": 3.0, "truths": 1, "ensemble": [], "rows": rows})
-    for word in (
-        *filter_bench.WAYS,
-        "unconditioned",
-        "sd log Z",
-        "median ESS",
-        "crps",
-        "coverage",
-        "sd_ratio",
-        "factor 0.3: body",
-    ):
-        assert word in text
-    found = {(row["way"], row["what"], row["of"]): row for row in rows}
-    assert found["ensemble", "filtered", "body"]["lines"] == 40 > found["bootstrap", "filtered", "body"]["lines"]
-    assert np.isnan(found["bootstrap, refined start", "filtered", "body"]["bias"])  # its evidence is of another model
-
-
-def test_the_comparison_of_evidence_can_be_read(monkeypatch):
-    """Two values of w_s of `vpc bench evidence`, with small filters."""
-    monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.0))
-    monkeypatch.setattr(
-        filter_bench, "WEIGHED", {"bootstrap": (50, 1, None), "farsighted": (10, 2, 3), "ensemble": (40, 2, None)}
-    )
-    result = filter_bench.evidence(progress=False)
-    assert result["same_ranking"] == {"bootstrap": True, "farsighted": True, "ensemble": True}
-    text = filter_bench.evidence_table(result)
-    for word in ("0.6", "1.0", "farsighted, 10", "ensemble ranks them as the best do", "core-s"):
-        assert word in text
 
 
 # Bad input.

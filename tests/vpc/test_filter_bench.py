@@ -1,0 +1,39 @@
+"""`vpc bench filters` and `vpc bench evidence`, small."""
+
+import numpy as np
+
+from vpc import filter_bench
+
+
+def test_the_comparison_of_filters_can_be_read():
+    """One truth of `vpc bench filters` with small filters: every way, part and figure is in the table."""
+    sizes = dict.fromkeys(filter_bench.WAYS, 40)
+    rows = filter_bench._averaged(filter_bench._one_truth("factor 0.3", 0, sizes))
+    text = filter_bench.filters_table({"budget": 3.0, "truths": 1, "ensemble": [], "rows": rows})
+    for word in (
+        *filter_bench.WAYS,
+        "unconditioned",
+        "sd log Z",
+        "median ESS",
+        "crps",
+        "coverage",
+        "sd_ratio",
+        "factor 0.3: body",
+    ):
+        assert word in text
+    found = {(row["way"], row["what"], row["of"]): row for row in rows}
+    assert found["ensemble", "filtered", "body"]["lines"] == 40 > found["bootstrap", "filtered", "body"]["lines"]
+    assert np.isnan(found["bootstrap, refined start", "filtered", "body"]["bias"])  # its evidence is of another model
+
+
+def test_the_comparison_of_evidence_can_be_read(monkeypatch):
+    """Two values of w_s of `vpc bench evidence`, with small filters."""
+    monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.0))
+    monkeypatch.setattr(
+        filter_bench, "WEIGHED", {"bootstrap": (50, 1, None), "farsighted": (10, 2, 3), "ensemble": (40, 2, None)}
+    )
+    result = filter_bench.evidence(progress=False)
+    assert result["same_ranking"] == {"bootstrap": True, "farsighted": True, "ensemble": True}
+    text = filter_bench.evidence_table(result)
+    for word in ("0.6", "1.0", "farsighted, 10", "ensemble ranks them as the best do", "core-s"):
+        assert word in text
