@@ -22,7 +22,7 @@ import numba
 import numpy as np
 from numba import prange
 
-from wormsim.kernel import kernel, one_at_a_time
+from wormsim.kernel import aligned, kernel, one_at_a_time
 
 from .filter import Filter
 from .matrices import cholesky, gram, solve, solve_rows
@@ -32,7 +32,7 @@ from .resampling import systematic
 __all__ = ["Ensemble"]
 
 TILE = 128  # columns that are worked on together
-EIGHT, SIXTEEN = 8, 16  # rows and columns of a product that are worked on together
+FOUR, SIXTEEN = 4, 16  # rows, and half of the columns, of a product that are worked on together
 ZEROS = (np.float32(0),) * SIXTEEN
 DOUBT = 4.0  # squared standard errors below which a correlation is not believed
 PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than it brings
@@ -49,31 +49,39 @@ def _add(s, w, r):
 
 
 @kernel(inline="always")
-def _put(s, r):
+def _put(s, t, r):
+    """Write twice SIXTEEN sums into a row."""
     r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7] = s[:8]
     r[8], r[9], r[10], r[11], r[12], r[13], r[14], r[15] = s[8:]
+    r[16], r[17], r[18], r[19], r[20], r[21], r[22], r[23] = t[:8]
+    r[24], r[25], r[26], r[27], r[28], r[29], r[30], r[31] = t[8:]
 
 
 @kernel
 def _multiply(a, b, out):
-    """out = a b, where out has a multiple of EIGHT rows and of SIXTEEN columns."""
-    for k in range(0, b.shape[1], SIXTEEN):
-        for i in range(0, len(out), EIGHT):
-            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = ZEROS
+    """out = a b, where out has a multiple of FOUR rows and of twice SIXTEEN columns."""
+    for k in range(0, b.shape[1], 2 * SIXTEEN):
+        for i in range(0, len(out), FOUR):
+            s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = ZEROS
             for j in range(len(b)):
-                row = b[j, k:]
-                s0, s1 = _add(s0, a[i, j], row), _add(s1, a[i + 1, j], row)
-                s2, s3 = _add(s2, a[i + 2, j], row), _add(s3, a[i + 3, j], row)
-                s4, s5 = _add(s4, a[i + 4, j], row), _add(s5, a[i + 5, j], row)
-                s6, s7 = _add(s6, a[i + 6, j], row), _add(s7, a[i + 7, j], row)
-            _put(s0, out[i, k:])
-            _put(s1, out[i + 1, k:])
-            _put(s2, out[i + 2, k:])
-            _put(s3, out[i + 3, k:])
-            _put(s4, out[i + 4, k:])
-            _put(s5, out[i + 5, k:])
-            _put(s6, out[i + 6, k:])
-            _put(s7, out[i + 7, k:])
+                left, right = b[j, k:], b[j, k + SIXTEEN :]
+                s0, t0 = _add(s0, a[i, j], left), _add(t0, a[i, j], right)
+                s1, t1 = _add(s1, a[i + 1, j], left), _add(t1, a[i + 1, j], right)
+                s2, t2 = _add(s2, a[i + 2, j], left), _add(t2, a[i + 2, j], right)
+                s3, t3 = _add(s3, a[i + 3, j], left), _add(t3, a[i + 3, j], right)
+            _put(s0, t0, out[i, k:])
+            _put(s1, t1, out[i + 1, k:])
+            _put(s2, t2, out[i + 2, k:])
+            _put(s3, t3, out[i + 3, k:])
+
+
+@kernel
+def _padded(rows, columns):
+    """Zeros in single precision, in cache lines of their own, with rows and columns as `_multiply` needs them."""
+    rows, columns = FOUR * -(-rows // FOUR), 2 * SIXTEEN * -(-columns // (2 * SIXTEEN))
+    out = aligned(rows * columns // 2).view(np.float32).reshape(rows, columns)
+    out[:] = 0
+    return out
 
 
 @kernel
@@ -92,7 +100,7 @@ def _share(share, shares, x, sources, living, spread, pull, out):
     not be centred for their covariances.
     """
     n, seen, columns = len(living), len(spread), x.shape[1]
-    tile, covariance = np.zeros((len(pull), TILE), np.float32), np.empty((seen, TILE), np.float32)
+    tile, covariance = _padded(len(pull), TILE), _padded(seen, TILE)
     observed = np.zeros(seen, np.float32)
     centre, total, squares = np.empty(TILE), np.empty(TILE, np.float32), np.empty(TILE, np.float32)
     for j in range(seen):
@@ -167,10 +175,10 @@ def _compare(h, y, sd, spread, pull):
     missed = b[:, seen].copy()
     log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, seen])
     # Of each member S^-1 (y - mean h), less S^-1 times what is left of its deviation: one product for all of them.
-    left, right = np.zeros((len(pull), seen + 1), np.float32), np.zeros((seen + 1, pull.shape[1]), np.float32)
+    left, right = _padded(len(pull), seen + 1), _padded(seen + 1, seen)
     left[:n, :seen] = -own
     left[:n, seen] = 1
-    right[:, :seen] = b.T
+    right[: seen + 1, :seen] = b.T
     _multiply(left, right, pull)
     return log_density
 
@@ -266,8 +274,3 @@ class Ensemble(Filter):
         if confines:
             confines(new)
         return new, np.arange(len(new))
-
-
-def _padded(rows: int, columns: int) -> np.ndarray:
-    """Zeros in single precision, with rows and columns as `_multiply` needs them."""
-    return np.zeros((EIGHT * -(-rows // EIGHT), SIXTEEN * -(-columns // SIXTEEN)), np.float32)

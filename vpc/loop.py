@@ -165,11 +165,12 @@ def _notice(which, step, alive, cause, failed_step):
 @kernel
 def _load(x, ancestors, spare, first, b, alive, cause):
     """Fill a block with the states (particle, 994) of ancestors; one that has failed (NaN) is replaced, and does not live."""
-    for begin in range(0, SIZE, 8):  # a few rows at a time, which the nearest cache holds
+    own = np.empty(LANES, np.int64)
+    for i in range(LANES):
+        own[i] = ancestors[min(first + i, len(ancestors) - 1)]
+    for k in range(SIZE):
         for i in range(LANES):
-            p = ancestors[min(first + i, len(ancestors) - 1)]
-            for k in range(begin, min(begin + 8, SIZE)):
-                b[k, i] = x[p, k]
+            b[k, i] = x[own[i], k]
     for i in range(LANES):
         alive[i], cause[i] = 1.0, FINE
         if np.isnan(b[0, i]):
@@ -180,7 +181,7 @@ def _load(x, ancestors, spare, first, b, alive, cause):
 @kernel
 def _store(b, alive, first, out):
     """Write a block into states (particle, 994); of failed worms, NaN."""
-    for begin in range(0, SIZE, 8):
+    for begin in range(0, SIZE, 8):  # a few rows at a time, which the nearest cache holds
         for i in range(min(LANES, len(out) - first)):
             for k in range(begin, min(begin + 8, SIZE)):
                 out[first + i, k] = b[k, i]

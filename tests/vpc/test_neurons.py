@@ -127,7 +127,7 @@ def test_the_kernels_are_vectorised():
         neurons.relax: (0.01, c.rate, work),
         neurons.keep: (circuit, noise, work),
         gaussians: (work, np.arange(LANES, dtype=np.uint64), 0, 0, key(0)),
-        ensemble._multiply: (np.ones((8, 3), np.float32), np.ones((3, 16), np.float32), np.ones((8, 16), np.float32)),
+        ensemble._multiply: (np.ones((4, 3), np.float32), np.ones((3, 32), np.float32), np.ones((4, 32), np.float32)),
     }
     fewer = {neurons.sum_up: 4, ensemble._multiply: 8}
     if "avx2" not in numba.core.codegen.get_host_cpu_features():
