@@ -29,11 +29,15 @@ def test_the_comparison_of_filters_can_be_read():
 def test_the_comparison_of_evidence_can_be_read(monkeypatch):
     """Two values of w_s of `vpc bench evidence`, with small filters."""
     monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.0))
-    monkeypatch.setattr(
-        filter_bench, "WEIGHED", {"bootstrap": (50, 1, None), "farsighted": (10, 2, 3), "ensemble": (40, 2, None)}
-    )
+    small = {"bootstrap": (50, 1, None), "farsighted": (10, 2, 3), "ensemble": (40, 2, None)}
+    monkeypatch.setattr(filter_bench, "WEIGHED", {0.2: small, 1.0: {"guided": (20, 1, None), "ensemble": (40, 2, None)}})
     result = filter_bench.evidence(progress=False)
-    assert result["same_ranking"] == {"bootstrap": True, "farsighted": True, "ensemble": True}
+    assert result[0]["swapped"] == {"bootstrap": [], "farsighted": [], "ensemble": []}
     text = filter_bench.evidence_table(result)
-    for word in ("0.6", "1.0", "farsighted, 10", "ensemble ranks them as the best do", "core-s"):
+    for word in ("0.6", "1.0", "farsighted, 10", "ensemble ranks them as the best do.", "factor of 1:", "guided, 20", "core-s"):
         assert word in text
+
+
+def test_pairs_that_are_ranked_otherwise():
+    rows = [{"scale": k, "best": -float(k), "other": -abs(k - 2.0)} for k in (1, 2, 3)]
+    assert filter_bench._swapped(rows, "other") == [(2, 1)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_learn import BASE, PRIORS, Exact, exact, particles, seen
+from twins import BASE, PRIORS, Exact, exact, particles, seen
 
 from vpc import learn
 from vpc.learn import priors

@@ -3,7 +3,7 @@
 import holoviews as hv
 import numpy as np
 from test_identify import PEAK
-from test_learn import exact, particles
+from twins import exact, particles
 
 from vpc import learn, plot
 

@@ -1,4 +1,4 @@
-"""The linear-Gaussian twin with two unknown numbers; workers of a cluster can import it from a folder on their path."""
+"""The linear-Gaussian twin with two unknown numbers. Workers of a cluster can import it from a folder on their path."""
 
 import os
 import time
@@ -7,6 +7,7 @@ import numpy as np
 
 from vpc import learn
 from vpc.autoregressive import LinearGaussian
+from vpc.experiments import experiment
 from vpc.learn import priors
 
 TURN = np.array([[0.0, 0.3], [-0.3, 0.0]])
@@ -21,6 +22,27 @@ def seen(theta=(0.3, 0.4), seed=0):
     model = LinearGaussian(np.array([[0.0, turn], [-turn, 0.0]]), process_noise=noise, observation_noise=0.5)
     _, times, values = model.simulate(seed, STEPS, EVERY)
     return learn.Observations(values, times)
+
+
+def record(worm):
+    """A short recording of a worm."""
+    return experiment("noise", worm, seconds=0.2).recording
+
+
+def particles(n=60, **data):
+    return learn.ArTarget(BASE, seen(**data), PRIORS, particles=n)
+
+
+class Exact(learn.ArTarget):
+    """The twin with Kalman's evidence."""
+
+    def __call__(self, sweep):
+        model = self.model(np.array(sweep.theta), sweep.widen)
+        return model.kalman(*self.observations).log_evidence, ""
+
+
+def exact(**data):
+    return Exact(BASE, seen(**data), PRIORS)
 
 
 class Slow(learn.ArTarget):
