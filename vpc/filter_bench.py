@@ -111,7 +111,8 @@ def filters(progress: bool = True, truths: int = 10) -> dict[str, Any]:
     with on_threads(1):
         worm = vpc.Worm()
         sizes = _sizes(worm)
-        costs = [_cost_of_an_ensemble(worm, members) for members in (200, 1000)]
+        tries = {members: [_cost_of_an_ensemble(worm, members) for _ in range(3)] for members in (200, 1000)}
+        costs = [min(found, key=lambda cost: cost["alone"]) for found in tries.values()]
     with ProcessPoolExecutor(numba.config.NUMBA_NUM_THREADS, get_context("spawn")) as pool:
         jobs = [pool.submit(_one_truth, kind, seed, sizes) for kind in KINDS for seed in range(truths)]
         silent = None if progress else True
@@ -135,8 +136,8 @@ def filters_table(result: dict[str, Any]) -> str:
     lines = [f"Sweeps of {budget:g} core-seconds each, summaries included; means over {truths} truths of a kind."]
     for cost in result["ensemble"]:
         lines.append(
-            f"Ensemble of {cost['members']}: {cost['alone']:.1f} core-s for 500 steps, {cost['imputed']:.1f} with summaries; "
-            f"the analysis takes {100 * cost['share']:.0f} % of that."
+            f"Ensemble of {cost['members']}: {cost['alone']:.2f} core-s for 500 steps, {cost['imputed']:.2f} with summaries; "
+            f"the analysis takes {100 * cost['share']:.1f} % of that (the quickest of three)."
         )
     order = [*WAYS, "unconditioned"]
     for kind, one in frame.groupby("kind", sort=False):
