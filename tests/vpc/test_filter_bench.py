@@ -38,7 +38,7 @@ def test_the_comparison_of_evidence_can_be_read(monkeypatch):
         assert word in text
 
 
-def test_the_ensemble_ranks_as_particles_do_where_these_do_not_starve(monkeypatch):
+def test_the_ensemble_ranks_as_particles_do_where_their_seeds_agree(monkeypatch):
     """w_s off by 20 and 40 %, at a factor of 1: the ensemble's evidence is some ten nats too low, and in order.
 
     10,000 guided particles have w_s times 0.6, 1.4 and 0.8 at -27, -14 and -5 nats, with a sd of 1.
