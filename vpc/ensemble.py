@@ -16,7 +16,7 @@ Nothing starves. But evidence and bands are exact only where the model is linear
 they are approximations, and the evidence is not unbiased.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numba
 import numpy as np
@@ -224,9 +224,11 @@ def shift(x: np.ndarray, sources: np.ndarray, revision: Revision, out: np.ndarra
 class Ensemble(Filter):
     """An ensemble Kalman filter, of members all of whose weights are equal; its parameters are those of `Filter`.
 
-    The model needs `predict`, and may have `confine`, for states that a shift must not take out of bounds. A member that has
+    The model may have `confine`, for states that a shift must not take out of bounds. A member that has
     failed on the way begins the next frame as a copy of another.
     """
+
+    needs: ClassVar[dict[str, str]] = {"predict": "Gaussian noise of what is seen"}
 
     def _update(self, rng: np.random.Generator, y: np.ndarray, first: int, last: int) -> tuple[float, float]:
         self._revision: Revision | None = None

@@ -14,7 +14,7 @@ However crude all this is, weights undo it, and the evidence stays unbiased: sec
 and S depend on nothing but where the particles are.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -81,10 +81,15 @@ def _draw(r, jacobian, late, late_determinant, wide, wide_determinant, gain, fre
 class Farsighted(Guided):
     """A model for `SMC` that behaves as another one does, and whose particles look far ahead.
 
-    The model needs `predict`, `advance`, `drive` and `noise_shape`: see `vpc.model`.
+    What the model `needs` is told in `vpc.model`.
     """
 
-    needs = ("predict", "advance", "drive", "noise_shape")
+    needs: ClassVar[dict[str, str]] = {
+        "predict": "Gaussian noise of what is seen",
+        "advance": "many steps in one call",
+        "noise_shape": "the shape of its noise",
+        "drive": "Gaussian noise that can be given",
+    }
 
     def foresee(self, x: np.ndarray, t: int) -> np.ndarray:
         """log psi of particles at step t."""

@@ -143,7 +143,10 @@ class Guided:
         How many frames.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("linearise", "predict")
+    needs: ClassVar[dict[str, str]] = {
+        "predict": "Gaussian noise of what is seen",
+        "linearise": "the Jacobian of what is seen by the noise",
+    }
 
     def __init__(self, model: Any, observations: np.ndarray, times: np.ndarray, look_ahead: int = 2):
         for name in self.needs:

@@ -17,19 +17,14 @@ from .farsighted import Farsighted
 from .filter import Filter
 from .guided import Guided
 from .model import StateSpaceModel, capability
+from .relived import Relived
 from .smc import SMC
 from .summaries import Collector, Summary
 
-__all__ = ["LOOK_AHEAD", "METHODS", "NEEDS", "build", "check_method", "frames_ahead"]
+__all__ = ["LOOK_AHEAD", "METHODS", "build", "check_method", "frames_ahead"]
 
-# What a model must have beyond `initial`, `step` and `log_likelihood`.
-NEEDS: dict[str, dict[str, str]] = {
-    "bootstrap": {},
-    "guided": {"predict": "Gaussian noise of what is seen", "linearise": "the Jacobian of what is seen by the noise"},
-    "farsighted": {"predict": "Gaussian noise of what is seen", "drive": "Gaussian noise that can be given"},
-    "ensemble": {"predict": "Gaussian noise of what is seen"},
-}
-METHODS = tuple(NEEDS)
+KINDS: dict[str, Any] = {"bootstrap": SMC, "guided": Guided, "farsighted": Farsighted, "ensemble": Ensemble}
+METHODS = tuple(KINDS)
 LOOK_AHEAD = {"guided": 2, "farsighted": 10}  # frames, by default
 
 
@@ -50,19 +45,24 @@ def build(
     seed: int = 0,
     collect: Mapping[str, Summary | Collector] | None = None,
     look_ahead: int | None = None,
+    look_back: int = 0,
 ) -> Filter:
-    """A filter for a model; `look_ahead` is how many frames `guided` and `farsighted` see ahead."""
+    """A filter for a model.
+
+    `look_ahead` is how many frames `guided` and `farsighted` see ahead. `look_back` is how many frames members of an ensemble
+    live again after each (`vpc.relived`): its evidence is better, and dearer, for each.
+    """
     missing = _missing(check_method(method), model)
     if missing:
         works = " and ".join(name for name in METHODS if not _missing(name, model))
         raise TypeError(f"method {method!r} needs {missing}, which {type(model).__name__} has not; what would work: {works}")
+    if look_back and method != "ensemble":
+        raise ValueError(f"look_back is for members of an ensemble, got {look_back!r} for method {method!r}")
     common: dict[str, Any] = {"particles": particles, "seed": seed, "collect": collect}
-    if method == "ensemble":
-        return Ensemble(model, observations, times, **common)
-    kinds = {"guided": Guided, "farsighted": Farsighted}
-    if method in kinds:
-        model = kinds[method](model, observations, times, frames_ahead(method, look_ahead))
-    return SMC(model, observations, times, **common)
+    if method in LOOK_AHEAD:
+        return SMC(KINDS[method](model, observations, times, frames_ahead(method, look_ahead)), observations, times, **common)
+    kind: type[Filter] = KINDS[method]
+    return kind(Relived(model, times, look_back) if look_back else model, observations, times, **common)
 
 
 def frames_ahead(method: str, look_ahead: int | None) -> int:
@@ -71,5 +71,6 @@ def frames_ahead(method: str, look_ahead: int | None) -> int:
 
 
 def _missing(method: str, model: StateSpaceModel) -> str:
-    """What a method needs and a model has not, in words."""
-    return " and ".join(f"{piece} (`{name}`)" for name, piece in NEEDS[method].items() if not capability(model, name))
+    """What a method needs beyond `initial`, `step` and `log_likelihood`, and a model has not, in words."""
+    needs = getattr(KINDS[method], "needs", {})
+    return " and ".join(f"{piece} (`{name}`)" for name, piece in needs.items() if not capability(model, name))
