@@ -35,10 +35,14 @@ PARTS = (*diagnose.GROUPS, "body")
 BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
 REFERENCE = 2  # times the budget, for a guided filter to compare evidence with
 SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
-# How evidence is compared, by the factor of the noise: particles, seeds, and frames that are looked ahead.
-WEIGHED: dict[float, dict[str, tuple[int, int, int | None]]] = {
-    FACTOR: {"bootstrap": (100_000, 1, None), "farsighted": (500, 2, 20), "ensemble": (200, 5, None)},
-    1.0: {"guided": (10_000, 2, None), "ensemble": (200, 5, None)},
+# How evidence is compared, by the factor of the noise: method, particles, seeds, and how far they look.
+ENSEMBLES: dict[str, tuple[str, int, int, dict[str, int]]] = {
+    "ensemble": ("ensemble", 200, 5, {}),
+    "relived": ("ensemble", 1000, 2, {"look_back": 5}),
+}
+WEIGHED: dict[float, dict[str, tuple[str, int, int, dict[str, int]]]] = {
+    FACTOR: {"bootstrap": ("bootstrap", 100_000, 1, {}), "farsighted": ("farsighted", 500, 2, {"look_ahead": 20}), **ENSEMBLES},
+    1.0: {"guided": ("guided", 10_000, 2, {}), **ENSEMBLES},
 }
 
 
@@ -169,15 +173,15 @@ def evidence(progress: bool = True) -> list[dict[str, Any]]:
             model = model_of(worm, seen, factor=factor)
             model.worm = worm.with_parameters(w_s=scale * worm.parameters["w_s"])
             row = {"scale": scale}
-            for name, (n, seeds, ahead) in ways.items():
+            for name, (method, n, seeds, look) in ways.items():
                 begin = time.process_time()
                 found = [
-                    build(name, model, seen.values, seen.steps, n, seed, look_ahead=ahead).run().log_evidence
+                    build(method, model, seen.values, seen.steps, n, seed, **look).run().log_evidence  # type: ignore[arg-type]
                     for seed in range(seeds)
                 ]
                 row |= {name: float(np.mean(found)), f"{name} core_s": (time.process_time() - begin) / seeds}
                 row |= {f"{name} sd": float(np.std(found, ddof=1)) if seeds > 1 else np.nan, f"{name} most": max(found)}
-            row["best"] = max(row[f"{name} most"] for name in ways if name != "ensemble")
+            row["best"] = max(row[f"{name} most"] for name in ways if name not in ENSEMBLES)
             rows.append(row)
         out.append({"factor": factor, "rows": rows, "swapped": {name: _swapped(rows, name) for name in ways}})
     return out
@@ -199,7 +203,7 @@ def evidence_table(result: list[dict[str, Any]]) -> str:
             f"Noise at a factor of {part['factor']:g}: log evidence of w_s times a scale, less {top:.1f}, "
             "mean (and sd) over seeds; the best unbiased one is a lower bound"
         )
-        lines.append("scale      best" + "".join(f"{f'{name}, {size[0]:,}':>27}" for name, size in ways.items()))
+        lines.append("scale      best" + "".join(f"{f'{name}, {size[1]:,}':>27}" for name, size in ways.items()))
         for row in rows:
             told = [f"{row[name] - top:17.1f} ({row[f'{name} sd']:7.1f})" for name in ways]
             lines.append(f"  {row['scale']:3.1f}  {row['best'] - top:8.1f}" + "".join(told))

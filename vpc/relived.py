@@ -6,7 +6,7 @@ more, and is where this takes it. If the model is linear, that is where the shif
 
 For this a particle carries its past along, and the ensemble shifts all of it:
 
-    now | at the first of these frames | noise on the way, as a sum for each source and frame | keys of noise | number of the frame
+    now | at the first of these frames | noise since then, a sum for each source and interval | its keys | number of the frame
 
 Noise of one source acts much alike all over an interval: of an interval only the sum is shifted. The rest of the noise is drawn
 anew from its key whenever it is needed. Keys and the number are the same for all, so that no shift changes them.

@@ -29,12 +29,14 @@ def test_the_comparison_of_filters_can_be_read():
 def test_the_comparison_of_evidence_can_be_read(monkeypatch):
     """Two values of w_s of `vpc bench evidence`, with small filters."""
     monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.0))
-    small = {"bootstrap": (50, 1, None), "farsighted": (10, 2, 3), "ensemble": (40, 2, None)}
-    monkeypatch.setattr(filter_bench, "WEIGHED", {0.2: small, 1.0: {"guided": (20, 1, None), "ensemble": (40, 2, None)}})
+    blind, far = ("bootstrap", 50, 1, {}), ("farsighted", 10, 2, {"look_ahead": 3})
+    ensembles = {"ensemble": ("ensemble", 40, 2, {}), "relived": ("ensemble", 40, 1, {"look_back": 2})}
+    small = {0.2: {"bootstrap": blind, "farsighted": far, **ensembles}, 1.0: {"guided": ("guided", 20, 1, {}), **ensembles}}
+    monkeypatch.setattr(filter_bench, "WEIGHED", small)
     result = filter_bench.evidence(progress=False)
-    assert result[0]["swapped"] == {"bootstrap": [], "farsighted": [], "ensemble": []}
+    assert result[0]["swapped"] == {"bootstrap": [], "farsighted": [], "ensemble": [], "relived": []}
     text = filter_bench.evidence_table(result)
-    for word in ("0.6", "1.0", "farsighted, 10", "ensemble ranks them as the best do.", "factor of 1:", "guided, 20", "core-s"):
+    for word in ("0.6", "1.0", "farsighted, 10", "relived ranks them as the best do.", "factor of 1:", "guided, 20", "core-s"):
         assert word in text
 
 
@@ -44,7 +46,8 @@ def test_the_ensemble_ranks_as_particles_do_where_their_seeds_agree(monkeypatch)
     10,000 guided particles have w_s times 0.6, 1.4 and 0.8 at -27, -14 and -5 nats, with a sd of 1.
     """
     monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.4, 0.8, 1.0))
-    monkeypatch.setattr(filter_bench, "WEIGHED", {1.0: {"guided": (1000, 1, None), "ensemble": (200, 3, None)}})
+    ways = {"guided": ("guided", 1000, 1, {}), "ensemble": ("ensemble", 200, 3, {})}
+    monkeypatch.setattr(filter_bench, "WEIGHED", {1.0: ways})
     (result,) = filter_bench.evidence(progress=False)
     assert (np.diff([row["ensemble"] for row in result["rows"]]) > 0).all()
     assert all(-60 < row["ensemble"] - row["guided"] < 10 for row in result["rows"])

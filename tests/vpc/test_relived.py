@@ -30,16 +30,15 @@ def test_where_all_is_linear_they_converge_to_kalman(look_back, begin):
     exact = TWIN.kalman(y, times)
     errors, means = [], []
     for n in (100, 1600):
-        runs = [
-            build("ensemble", TWIN, y, times, n, seed, {"x": weighted_mean}, look_back=look_back).run() for seed in range(30)
-        ]
+        sweeps = (build("ensemble", TWIN, y, times, n, seed, {"x": weighted_mean}, look_back=look_back) for seed in range(30))
+        runs = [sweep.run() for sweep in sweeps]
         errors.append(np.sqrt(np.mean([(run.log_evidence - exact.log_evidence) ** 2 for run in runs])))
         means.append(np.sqrt(np.mean([(np.array(run.collected["x"])[:, :3] - exact.mean) ** 2 for run in runs])))
     assert errors[1] < min(0.1, errors[0] / 2.5) and means[1] < min(0.05, means[0] / 2.5)
 
 
 def test_where_members_are_is_where_their_lives_took_them():
-    """Three frames back, with the noise since, summed as given: the kernel's states to the last bit, and noise that is whole."""
+    """Three frames back, with the noise since: the same states to the last bit, near the frame, by noise of a usual size."""
     _, rec = experiment("noise", vpc.Worm(), 0, 0.4)
     model = model_of(vpc.Worm(), rec)
     filter = build("ensemble", model, rec.values, rec.steps, 40, look_back=3)
@@ -73,6 +72,23 @@ def test_the_same_seed_and_a_checkpoint_give_the_same_evidence(tmp_path):
     assert found[0] == found[1] == found[2]
     with pytest.raises(ValueError, match="saved by another filter"):
         build(*arguments, look_back=3).restore(tmp_path / "half.zarr")
+
+
+def test_they_rank_worms_that_shifts_alone_do_not():
+    """w_s 20 % less is likelier than 40 % more, as all unbiased filters have it, and the truth is the likeliest by far.
+
+    Two seeds of each; bounds from below, of 500 farsighted particles, are 7394 for 20 % less and 7511 for the truth.
+    """
+    worm = vpc.Worm()
+    _, rec = experiment("noise", worm)
+    found = []
+    for scale in (1.4, 0.8, 1.0):
+        model = model_of(worm, rec)
+        model.worm = worm.with_parameters(w_s=scale * worm.parameters["w_s"])
+        sweeps = [build("ensemble", model, rec.values, rec.steps, 500, seed, look_back=5).run() for seed in range(2)]
+        found.append(np.mean([sweep.log_evidence for sweep in sweeps]))
+    assert found[0] < found[1] < found[2] - 100
+    assert found[2] == pytest.approx(7511, abs=4)
 
 
 class Frail(LinearGaussian):
