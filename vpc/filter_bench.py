@@ -187,10 +187,10 @@ def evidence(progress: bool = True) -> list[dict[str, Any]]:
     return out
 
 
-def _swapped(rows: list[dict[str, float]], name: str) -> list[tuple[float, float]]:
-    """Pairs of scales of which a filter prefers the first and the best estimates the second."""
+def _swapped(rows: list[dict[str, float]], name: str) -> list[tuple[float, float, float]]:
+    """Pairs of scales of which a filter prefers the first and the best estimates the second, and by how many nats these do."""
     pairs = itertools.permutations(rows, 2)
-    return [(a["scale"], b["scale"]) for a, b in pairs if a[name] > b[name] and a["best"] < b["best"]]
+    return [(a["scale"], b["scale"], b["best"] - a["best"]) for a, b in pairs if a[name] > b[name] and a["best"] < b["best"]]
 
 
 def evidence_table(result: list[dict[str, Any]]) -> str:
@@ -210,7 +210,7 @@ def evidence_table(result: list[dict[str, Any]]) -> str:
         means = {name: np.mean([row[f"{name} core_s"] for row in rows]) for name in ways}
         lines.append("core-s " + ", ".join(f"{name} {mean:.1f}" for name, mean in means.items()))
         for name, swapped in part["swapped"].items():
-            pairs = ", ".join(f"{first:g} above {second:g}" for first, second in swapped)
+            pairs = ", ".join(f"{first:g} above {second:g} (the best have it {by:.1f} below)" for first, second, by in swapped)
             lines.append(f"{name} ranks them " + (f"as the best do, but for {pairs}." if pairs else "as the best do."))
         lines.append("")
     return "\n".join(lines[:-1])

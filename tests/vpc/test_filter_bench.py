@@ -55,4 +55,4 @@ def test_the_ensemble_ranks_as_particles_do_where_their_seeds_agree(monkeypatch)
 
 def test_pairs_that_are_ranked_otherwise():
     rows = [{"scale": k, "best": -float(k), "other": -abs(k - 2.0)} for k in (1, 2, 3)]
-    assert filter_bench._swapped(rows, "other") == [(2, 1)]
+    assert filter_bench._swapped(rows, "other") == [(2, 1, 1.0)]
