@@ -51,6 +51,7 @@ class Relived:
         self.model, self.times = model, [int(time) for time in times]
         self.look_back = check.whole("look_back", look_back)
         self.sources = model.noise_shape(1)[0]
+        self._rest = lru_cache(maxsize=self.look_back + 1)(_rest)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
@@ -78,7 +79,7 @@ class Relived:
         first, last = self.times[k], self.times[k + 1]
         shape = len(x), *self.model.noise_shape(last - first)
         alive = ~np.isnan(keys)
-        rest = _rest(int(keys[alive][0]) if alive.any() else 0, shape)
+        rest = self._rest(int(keys[alive][0]) if alive.any() else 0, shape)
         return self.model.drive(x, first, last, rest + sums[:, :, None] / np.sqrt(shape[2]))
 
     def advance(
@@ -120,7 +121,6 @@ class Relived:
         return self.model.predict(np.ascontiguousarray(self._parts(x)[0]))
 
 
-@lru_cache(maxsize=12)
 def _rest(key: int, shape: tuple[int, int, int]) -> np.ndarray:
     """Noise (particle, source, part) less the mean of each source's."""
     noise = np.random.Generator(np.random.Philox(key=[key, 0])).standard_normal(shape)
