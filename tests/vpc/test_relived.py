@@ -89,7 +89,8 @@ def _evidence(scale, n, look_back, seed):
 def test_they_rank_worms_that_shifts_alone_do_not():
     """w_s 20 % less is likelier than 40 % more, as unbiased filters have it, and the truth is the likeliest by far.
 
-    Two seeds of each, on the recording that the number of frames was chosen on. 500 farsighted particles have 7511 for the truth, and at least 7394 for 20 % less.
+    Two seeds of each, on the recording that the number of frames was chosen on. 500 farsighted particles have 7511 for the
+    truth, and at least 7394 for 20 % less.
     """
     more, less = (np.mean(each(partial(_evidence, scale, 500, 5), range(2))) for scale in (1.4, 0.8))
     truth = np.mean(each(partial(_evidence, 1.0, 200, 3), range(2)))
