@@ -36,11 +36,12 @@ BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
 REFERENCE = 2  # times the budget, for a guided filter to compare evidence with
 SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
 # How evidence is compared, by the factor of the noise: method, particles, seeds, and how far they look.
-ENSEMBLES: dict[str, tuple[str, int, int, dict[str, int]]] = {
+Way = tuple[str, int, int, dict[str, Any]]
+ENSEMBLES: dict[str, Way] = {
     "ensemble": ("ensemble", 200, 5, {}),
     "relived": ("ensemble", 1000, 2, {"look_back": 5}),
 }
-WEIGHED: dict[float, dict[str, tuple[str, int, int, dict[str, int]]]] = {
+WEIGHED: dict[float, dict[str, Way]] = {
     FACTOR: {"bootstrap": ("bootstrap", 100_000, 1, {}), "farsighted": ("farsighted", 500, 2, {"look_ahead": 20}), **ENSEMBLES},
     1.0: {"guided": ("guided", 10_000, 2, {}), **ENSEMBLES},
 }
@@ -176,8 +177,7 @@ def evidence(progress: bool = True) -> list[dict[str, Any]]:
             for name, (method, n, seeds, look) in ways.items():
                 begin = time.process_time()
                 found = [
-                    build(method, model, seen.values, seen.steps, n, seed, **look).run().log_evidence  # type: ignore[arg-type]
-                    for seed in range(seeds)
+                    build(method, model, seen.values, seen.steps, n, seed, **look).run().log_evidence for seed in range(seeds)
                 ]
                 row |= {name: float(np.mean(found)), f"{name} core_s": (time.process_time() - begin) / seeds}
                 row |= {f"{name} sd": float(np.std(found, ddof=1)) if seeds > 1 else np.nan, f"{name} most": max(found)}

@@ -50,7 +50,7 @@ def build(
     """A filter for a model.
 
     `look_ahead` is how many frames `guided` and `farsighted` see ahead. `look_back` is how many frames members of an ensemble
-    live again after each (`vpc.relived`): its evidence is better, and dearer, for each.
+    live again after each (`vpc.relived`), for evidence only: each costs as much as the sweep itself. README says if it helps.
     """
     missing = _missing(check_method(method), model)
     if missing:

@@ -9,7 +9,8 @@ For this a particle carries its past along, and the ensemble shifts all of it:
     now | at the first of these frames | noise since then, a sum for each source and interval | its keys | number of the frame
 
 Noise of one source acts much alike all over an interval: of an interval only the sum is shifted. The rest of the noise is drawn
-anew from its key whenever it is needed. Keys and the number are the same for all, so that no shift changes them.
+anew from its key whenever it is needed, by a member's place: who has failed and begins again as a copy of another shares its
+sums, not the rest. Keys and the number are the same for all, so that no shift changes them.
 """
 
 from functools import lru_cache
