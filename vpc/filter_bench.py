@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -34,17 +34,34 @@ WAYS: dict[str, dict[str, Any]] = {
 PARTS = (*diagnose.GROUPS, "body")
 BUDGET = 3.0  # core-seconds of a sweep, with all its summaries
 REFERENCE = 2  # times the budget, for a guided filter to compare evidence with
-SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)  # of w_s
-# How evidence is compared, by the factor of the noise: method, particles, seeds, and how far they look.
-Way = tuple[str, int, int, dict[str, Any]]
-ENSEMBLES: dict[str, Way] = {
-    "ensemble": ("ensemble", 200, 5, {}),
-    "relived": ("ensemble", 1000, 2, {"look_back": 5}),
-}
-WEIGHED: dict[float, dict[str, Way]] = {
-    FACTOR: {"bootstrap": ("bootstrap", 100_000, 1, {}), "farsighted": ("farsighted", 500, 2, {"look_ahead": 20}), **ENSEMBLES},
-    1.0: {"guided": ("guided", 10_000, 2, {}), **ENSEMBLES},
-}
+
+
+class Way(NamedTuple):
+    """How to find evidence: method, particles, seeds, and how far they look."""
+
+    method: str
+    particles: int
+    seeds: int
+    look: dict[str, int]
+
+
+class Weighing(NamedTuple):
+    """What is compared: worms whose w_s is multiplied by some scales, on some recordings, all at one factor of the noise."""
+
+    factor: float
+    recordings: tuple[int, ...]
+    scales: tuple[float, ...]
+    ways: dict[str, Way]
+
+
+SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)
+FARSIGHTED = Way("farsighted", 500, 2, {"look_ahead": 20})
+ENSEMBLES = {"ensemble": Way("ensemble", 200, 5, {}), "relived": Way("ensemble", 1000, 2, {"look_back": 10})}
+WEIGHED = [
+    Weighing(FACTOR, (0,), SCALES, {"bootstrap": Way("bootstrap", 100_000, 1, {}), "farsighted": FARSIGHTED, **ENSEMBLES}),
+    Weighing(FACTOR, (1, 2, 3, 4, 5), (0.8, 1.0, 1.4), {"farsighted": FARSIGHTED, **ENSEMBLES}),
+    Weighing(1.0, (0,), SCALES, {"guided": Way("guided", 10_000, 2, {}), **ENSEMBLES}),
+]
 
 
 def _sweep(worm: vpc.Worm, recording: vpc.Recording, particles: int, seed: int, **way: Any) -> tuple[vpc.Posterior, float]:
@@ -167,10 +184,13 @@ def evidence(progress: bool = True) -> list[dict[str, Any]]:
     is compared with, and is itself a bound from below.
     """
     worm, out = vpc.Worm(), []
-    for factor, ways in WEIGHED.items():
-        _, seen = experiment("noise", worm, factor=factor)
+    jobs = [(weighing, recording) for weighing in WEIGHED for recording in weighing.recordings]
+    for (factor, _, scales, ways), recording in tqdm(
+        jobs, "weighing w_s", unit="recording", disable=None if progress else True
+    ):
+        _, seen = experiment("noise", worm, recording, factor=factor)
         rows: list[dict[str, float]] = []
-        for scale in tqdm(SCALES, desc=f"weighing w_s at a factor of {factor:g}", disable=None if progress else True):
+        for scale in tqdm(scales, f"recording {recording}, factor {factor:g}", leave=False, disable=None if progress else True):
             model = model_of(worm, seen, factor=factor)
             model.worm = worm.with_parameters(w_s=scale * worm.parameters["w_s"])
             row = {"scale": scale}
@@ -183,7 +203,9 @@ def evidence(progress: bool = True) -> list[dict[str, Any]]:
                 row |= {f"{name} sd": float(np.std(found, ddof=1)) if seeds > 1 else np.nan, f"{name} most": max(found)}
             row["best"] = max(row[f"{name} most"] for name in ways if name not in ENSEMBLES)
             rows.append(row)
-        out.append({"factor": factor, "rows": rows, "swapped": {name: _swapped(rows, name) for name in ways}})
+        swapped = {name: _swapped(rows, name) for name in ways}
+        sizes = {name: way.particles for name, way in ways.items()}
+        out.append({"factor": factor, "recording": recording, "sizes": sizes, "rows": rows, "swapped": swapped})
     return out
 
 
@@ -197,13 +219,13 @@ def evidence_table(result: list[dict[str, Any]]) -> str:
     """The result of `evidence` for reading."""
     lines = []
     for part in result:
-        rows, ways = part["rows"], WEIGHED[part["factor"]]
+        rows, ways = part["rows"], part["sizes"]
         top = max(row["best"] for row in rows)
         lines.append(
-            f"Noise at a factor of {part['factor']:g}: log evidence of w_s times a scale, less {top:.1f}, "
-            "mean (and sd) over seeds; the best unbiased one is a lower bound"
+            f"Noise at a factor of {part['factor']:g}, recording {part['recording']}: log evidence of w_s times a scale, less "
+            f"{top:.1f}, mean (and sd) over seeds; the best unbiased one is a lower bound"
         )
-        lines.append("scale      best" + "".join(f"{f'{name}, {size[1]:,}':>27}" for name, size in ways.items()))
+        lines.append("scale      best" + "".join(f"{f'{name}, {size:,}':>27}" for name, size in ways.items()))
         for row in rows:
             told = [f"{row[name] - top:17.1f} ({row[f'{name} sd']:7.1f})" for name in ways]
             lines.append(f"  {row['scale']:3.1f}  {row['best'] - top:8.1f}" + "".join(told))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from vpc import filter_bench
+from vpc.filter_bench import Way, Weighing
 
 
 def test_the_comparison_of_filters_can_be_read():
@@ -27,16 +28,19 @@ def test_the_comparison_of_filters_can_be_read():
 
 
 def test_the_comparison_of_evidence_can_be_read(monkeypatch):
-    """Two values of w_s of `vpc bench evidence`, with small filters."""
-    monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.0))
-    blind, far = ("bootstrap", 50, 1, {}), ("farsighted", 10, 2, {"look_ahead": 3})
-    ensembles = {"ensemble": ("ensemble", 40, 2, {}), "relived": ("ensemble", 40, 1, {"look_back": 2})}
-    small = {0.2: {"bootstrap": blind, "farsighted": far, **ensembles}, 1.0: {"guided": ("guided", 20, 1, {}), **ensembles}}
+    """Two values of w_s of `vpc bench evidence`, with small filters, on two recordings."""
+    blind, far = Way("bootstrap", 50, 1, {}), Way("farsighted", 10, 2, {"look_ahead": 3})
+    ensembles = {"ensemble": Way("ensemble", 40, 2, {}), "relived": Way("ensemble", 40, 1, {"look_back": 2})}
+    small = [
+        Weighing(0.2, (0, 1), (0.6, 1.0), {"bootstrap": blind, "farsighted": far, **ensembles}),
+        Weighing(1.0, (0,), (0.6, 1.0), {"guided": Way("guided", 20, 1, {}), **ensembles}),
+    ]
     monkeypatch.setattr(filter_bench, "WEIGHED", small)
     result = filter_bench.evidence(progress=False)
+    assert [(part["factor"], part["recording"]) for part in result] == [(0.2, 0), (0.2, 1), (1.0, 0)]
     assert result[0]["swapped"] == {"bootstrap": [], "farsighted": [], "ensemble": [], "relived": []}
     text = filter_bench.evidence_table(result)
-    for word in ("0.6", "1.0", "farsighted, 10", "relived ranks them as the best do.", "factor of 1:", "guided, 20", "core-s"):
+    for word in ("0.6", "1.0", "farsighted, 10", "relived ranks them as the best do.", "factor of 1,", "guided, 20", "core-s"):
         assert word in text
 
 
@@ -45,9 +49,8 @@ def test_the_ensemble_ranks_as_particles_do_where_their_seeds_agree(monkeypatch)
 
     10,000 guided particles have w_s times 0.6, 1.4 and 0.8 at -27, -14 and -5 nats, with a sd of 1.
     """
-    monkeypatch.setattr(filter_bench, "SCALES", (0.6, 1.4, 0.8, 1.0))
-    ways = {"guided": ("guided", 1000, 1, {}), "ensemble": ("ensemble", 200, 3, {})}
-    monkeypatch.setattr(filter_bench, "WEIGHED", {1.0: ways})
+    ways = {"guided": Way("guided", 1000, 1, {}), "ensemble": Way("ensemble", 200, 3, {})}
+    monkeypatch.setattr(filter_bench, "WEIGHED", [Weighing(1.0, (0,), (0.6, 1.4, 0.8, 1.0), ways)])
     (result,) = filter_bench.evidence(progress=False)
     assert (np.diff([row["ensemble"] for row in result["rows"]]) > 0).all()
     assert all(-60 < row["ensemble"] - row["guided"] < 10 for row in result["rows"])

@@ -234,6 +234,9 @@ def test_evidence_of_the_target_is_that_of_the_model():
     model.worm = WORM.with_parameters(w_s=12.0)
     expected = build("ensemble", model, seen.values, seen.steps, 200, 5).run().log_evidence
     assert target(Sweep((12.0,), 5)) == (expected, "")
+    back = learn.WormTarget(WORM, seen, ["w_s"], particles=40, look_back=2)
+    expected = build("ensemble", model, seen.values, seen.steps, 40, 5, look_back=2).run().log_evidence
+    assert back(Sweep((12.0,), 5)) == (expected, "") and back.identity != target.identity
     assert target(Sweep((2000.0,), 5))[0] == -np.inf  # beyond what the worm allows, and told why
     assert "from 0 to 1000" in target(Sweep((2000.0,), 5))[1]
 

@@ -25,7 +25,7 @@ from .pmmh import pmmh
 from .pmvo import pmvo
 from .priors import Space, rayleigh, split
 from .search import log_mean
-from .targets import WEIGHT_MEAN, ArTarget, Observations, Sweep, Target, WormTarget, mean_of
+from .targets import OF_FILTER, WEIGHT_MEAN, ArTarget, Observations, Sweep, Target, WormTarget, mean_of
 from .tempering import LADDER, parallel_tempering
 
 __all__ = ["AR", "SEARCHES", "Restart", "Twin", "ar_twin", "run_twin", "worm_twin"]
@@ -137,8 +137,7 @@ def _twin(base: Worm, whole: Recording, parameters: Any, truth: np.ndarray, seco
     """The twin that learns from the first seconds of a recording, and is judged by all of it."""
     learned = whole.time <= whole.time[0] + seconds + 1e-9
     seen = Recording(whole.values[learned], whole.neurons, whole.time[learned])
-    of_filter = ("method", "particles", "init_particles", "look_ahead")
-    same = {name: value for name, value in settings.items() if name not in of_filter}
+    same = {name: value for name, value in settings.items() if name not in OF_FILTER}
     later = None if learned.all() else WormTarget(base, whole, parameters, **same)
     target, referee = WormTarget(base, seen, parameters, **settings), WormTarget(base, seen, parameters, **same)
     return Twin(target, truth, referee, int(learned.sum()), later)

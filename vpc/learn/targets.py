@@ -26,7 +26,8 @@ from .priors import Prior, Space, flattened, lognormal, normal, rayleigh, split
 __all__ = ["ArTarget", "Observations", "Sweep", "Target", "WormTarget", "target_of"]
 
 RAYLEIGH = {"w_m": 9.0, "w_s": 10.3}  # scales of the paper's priors
-SETTINGS = ("method", "particles", "init_particles", "look_ahead", "scaling", "factor", "sigma", "pose", "pose_spread")
+OF_FILTER = ("method", "particles", "init_particles", "look_ahead", "look_back")
+SETTINGS = (*OF_FILTER, "scaling", "factor", "sigma", "pose", "pose_spread")
 WEIGHT_MEAN = 0.0185  # of the Rayleigh prior of each weight of the autoregressive model
 
 
@@ -48,15 +49,23 @@ class Observations(NamedTuple):
 class Target:
     """A model with unknown parameters, and what was seen of it; calling it with a `Sweep` gives the evidence.
 
-    For a model of one's own, override `model`.
+    For a model of one's own, override `model`. `look_ahead` and `look_back` are those of `vpc.methods.build`.
     """
 
     heavy = False  # whether a sweep spends its time in compiled code, so that threads can run several
 
-    def __init__(self, space: Space, observations: Observations, method: str, particles: int, look_ahead: int | None = None):
+    def __init__(
+        self,
+        space: Space,
+        observations: Observations,
+        method: str,
+        particles: int,
+        look_ahead: int | None = None,
+        look_back: int = 0,
+    ):
         self.space, self.observations = space, observations
         self.method, self.particles = check_method(method), check.whole("particles", particles, 2)
-        self.look_ahead = frames_ahead(method, look_ahead)
+        self.look_ahead, self.look_back = frames_ahead(method, look_ahead), check.whole("look_back", look_back, least=0)
 
     def model(self, theta: np.ndarray, widen: float = 1.0) -> StateSpaceModel:
         """The model with parameters theta, whose noise of observation is widened."""
@@ -66,7 +75,7 @@ class Target:
         """The filter of a sweep, at its first frame."""
         model = self.model(np.array(sweep.theta), sweep.widen)
         values, times = self.observations
-        return build(self.method, model, values, times, self.particles, sweep.seed, look_ahead=self.look_ahead)
+        return build(self.method, model, values, times, self.particles, sweep.seed, None, self.look_ahead, self.look_back)
 
     def __call__(self, sweep: Sweep) -> tuple[float, str]:
         """log evidence, and why it is -inf if it is."""
@@ -110,6 +119,7 @@ class WormTarget(Target):
         particles: int | None = None,
         init_particles: int = 0,
         look_ahead: int | None = None,
+        look_back: int = 0,
         **settings: Any,
     ):
         if not isinstance(recording, Recording):
@@ -124,7 +134,8 @@ class WormTarget(Target):
         self.settings = settings | {"candidates": check.whole("init_particles", init_particles, least=0)}
         space = Space(_priors(parameters, lambda name: worm_prior(worm, name)))
         seen = Observations(recording.values, recording.steps)
-        super().__init__(space, seen, method, SIZES[check_method(method)][0] if particles is None else particles, look_ahead)
+        particles = SIZES[check_method(method)][0] if particles is None else particles
+        super().__init__(space, seen, method, particles, look_ahead, look_back)
         model_of(worm, recording, **self.settings)  # refuses bad settings now
 
     def model(self, theta: np.ndarray, widen: float = 1.0) -> StateSpaceModel:
@@ -147,13 +158,15 @@ class ArTarget(Target):
         method: str = "bootstrap",
         particles: int | None = None,
         look_ahead: int | None = None,
+        look_back: int = 0,
     ):
         self.base = base
         if parameters is None:
             parameters = [f"W[{i},{j}]" for i, j in np.argwhere(np.triu(base.weights))]
         space = Space(_priors(parameters, self._prior))
         self._places = [self._place(label) for label in space.labels]
-        super().__init__(space, Observations(*observations), method, 200 if particles is None else particles, look_ahead)
+        particles = 200 if particles is None else particles
+        super().__init__(space, Observations(*observations), method, particles, look_ahead, look_back)
 
     def _prior(self, label: str) -> Prior:
         place = self._place(label)
