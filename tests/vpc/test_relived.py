@@ -93,7 +93,7 @@ def test_they_rank_worms_that_shifts_alone_do_not():
     Of 500 farsighted particles the first recording has 7511 for the truth and at least 7394 for 20 % less.
     """
     cases = list(itertools.product((0, 1), (1.4, 0.8)))
-    more, less, *other = each(partial(_evidence, 500, 10), cases)
+    more, less, *other = each(partial(_evidence, 300, 10), cases)
     truth = _evidence(200, 3, (0, 1.0))
     assert more < less < truth - 100 and other[0] < other[1]
     assert truth == pytest.approx(7511, abs=4)
