@@ -346,7 +346,7 @@ def parser() -> argparse.ArgumentParser:
         "what",
         choices=["body", "worm", "smc", "impute", "filters", "evidence", "screen", "cluster"],
         help="body: the mechanics; worm: the closed loop with its nerves; smc: particle filters beside `particles`; "
-        "impute: whole sweeps; filters: all methods for the same money (15 min); evidence: how they rank parameters (1 h); "
+        "impute: whole sweeps; filters: all methods for the same money (15 min); evidence: how they rank parameters (2 h); "
         "screen: a screen over all neurons (4 min); cluster: what workers cost, and how many are worth it (3 min)",
     )
     bench.set_defaults(run_command=_bench)

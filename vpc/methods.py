@@ -50,7 +50,8 @@ def build(
     """A filter for a model.
 
     `look_ahead` is how many frames `guided` and `farsighted` see ahead. `look_back` is how many frames members of an ensemble
-    live again after each (`vpc.relived`), for evidence only: each costs as much as the sweep itself. README says if it helps.
+    live again after each (`vpc.relived`), for evidence only: each costs as much as the sweep itself. Half a second ranks worms
+    that are far apart, unless noise is strong; README has what it does.
     """
     missing = _missing(check_method(method), model)
     if missing:
