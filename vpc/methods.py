@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from wormsim import check
+
 from .connectome import nearest
 from .ensemble import Ensemble
 from .farsighted import Farsighted
@@ -21,7 +23,7 @@ from .relived import Relived
 from .smc import SMC
 from .summaries import Collector, Summary
 
-__all__ = ["LOOK_AHEAD", "METHODS", "build", "check_method", "frames_ahead"]
+__all__ = ["LOOK_AHEAD", "METHODS", "build", "check_method", "frames_ahead", "frames_back"]
 
 KINDS: dict[str, Any] = {"bootstrap": SMC, "guided": Guided, "farsighted": Farsighted, "ensemble": Ensemble}
 METHODS = tuple(KINDS)
@@ -57,18 +59,25 @@ def build(
     if missing:
         works = " and ".join(name for name in METHODS if not _missing(name, model))
         raise TypeError(f"method {method!r} needs {missing}, which {type(model).__name__} has not; what would work: {works}")
-    if look_back and method != "ensemble":
-        raise ValueError(f"look_back is for members of an ensemble, got {look_back!r} for method {method!r}")
+    back = frames_back(method, look_back)
     common: dict[str, Any] = {"particles": particles, "seed": seed, "collect": collect}
     if method in LOOK_AHEAD:
         return SMC(KINDS[method](model, observations, times, frames_ahead(method, look_ahead)), observations, times, **common)
     kind: type[Filter] = KINDS[method]
-    return kind(Relived(model, times, look_back) if look_back else model, observations, times, **common)
+    return kind(Relived(model, times, back) if back else model, observations, times, **common)
 
 
 def frames_ahead(method: str, look_ahead: int | None) -> int:
     """How many frames a method looks ahead, if it does."""
     return LOOK_AHEAD.get(method, 2) if look_ahead is None else look_ahead
+
+
+def frames_back(method: str, look_back: int) -> int:
+    """How many frames a method looks back, or an error if it does not."""
+    back = check.whole("look_back", look_back, least=0)
+    if back and method != "ensemble":
+        raise ValueError(f"look_back is for members of an ensemble, got {look_back!r} for method {method!r}")
+    return back
 
 
 def _missing(method: str, model: StateSpaceModel) -> str:

@@ -237,6 +237,8 @@ def test_evidence_of_the_target_is_that_of_the_model():
     back = learn.WormTarget(WORM, seen, ["w_s"], particles=40, look_back=2)
     expected = build("ensemble", model, seen.values, seen.steps, 40, 5, look_back=2).run().log_evidence
     assert back(Sweep((12.0,), 5)) == (expected, "") and back.identity != target.identity
+    with pytest.raises(ValueError, match="look_back is for members of an ensemble, got 2 for method 'guided'"):
+        learn.WormTarget(WORM, seen, ["w_s"], method="guided", look_back=2)
     assert target(Sweep((2000.0,), 5))[0] == -np.inf  # beyond what the worm allows, and told why
     assert "from 0 to 1000" in target(Sweep((2000.0,), 5))[1]
 

@@ -15,7 +15,7 @@ from ..autoregressive import Autoregressive
 from ..connectome import find, index, nearest
 from ..filter import Filter
 from ..imputation import SIZES
-from ..methods import build, check_method, frames_ahead
+from ..methods import build, check_method, frames_ahead, frames_back
 from ..model import StateSpaceModel
 from ..parameters import PARAMETERS, Value, per_neuron
 from ..recording import Recording
@@ -65,7 +65,7 @@ class Target:
     ):
         self.space, self.observations = space, observations
         self.method, self.particles = check_method(method), check.whole("particles", particles, 2)
-        self.look_ahead, self.look_back = frames_ahead(method, look_ahead), check.whole("look_back", look_back, least=0)
+        self.look_ahead, self.look_back = frames_ahead(method, look_ahead), frames_back(method, look_back)
 
     def model(self, theta: np.ndarray, widen: float = 1.0) -> StateSpaceModel:
         """The model with parameters theta, whose noise of observation is widened."""
