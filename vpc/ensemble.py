@@ -16,7 +16,7 @@ Nothing starves. But evidence and bands are exact only where the model is linear
 they are approximations, and the evidence is not unbiased.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numba
 import numpy as np
@@ -31,7 +31,7 @@ from .resampling import systematic
 
 __all__ = ["Ensemble"]
 
-TILE = 128  # columns that are worked on together
+TILE = 16  # columns of states that are worked on together
 FOUR, SIXTEEN = 4, 16  # rows, and half of the columns, of a product that are worked on together
 ZEROS = (np.float32(0),) * SIXTEEN
 DOUBT = 4.0  # squared standard errors below which a correlation is not believed
@@ -75,10 +75,47 @@ def _multiply(a, b, out):
             _put(s3, t3, out[i + 3, k:])
 
 
+@kernel(inline="always")
+def _add_each(s, w, r):
+    """SIXTEEN sums s, and the numbers of a row w times those of a row r added to them."""
+    a0, a1, a2, a3 = s[0] + w[0] * r[0], s[1] + w[1] * r[1], s[2] + w[2] * r[2], s[3] + w[3] * r[3]
+    a4, a5, a6, a7 = s[4] + w[4] * r[4], s[5] + w[5] * r[5], s[6] + w[6] * r[6], s[7] + w[7] * r[7]
+    a8, a9, a10, a11 = s[8] + w[8] * r[8], s[9] + w[9] * r[9], s[10] + w[10] * r[10], s[11] + w[11] * r[11]
+    a12, a13, a14, a15 = s[12] + w[12] * r[12], s[13] + w[13] * r[13], s[14] + w[14] * r[14], s[15] + w[15] * r[15]
+    return a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15
+
+
+@kernel(inline="always")
+def _total(s):
+    left = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))
+    return left + (((s[8] + s[9]) + (s[10] + s[11])) + ((s[12] + s[13]) + (s[14] + s[15])))
+
+
+@kernel
+def _multiply_rows(a, b, out):
+    """out = a b^T, where a and b have multiples of FOUR rows and of SIXTEEN columns."""
+    for i in range(0, len(a), FOUR):
+        for j in range(0, len(b), 2):
+            s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = ZEROS
+            for k in range(0, a.shape[1], SIXTEEN):
+                left, right = b[j, k:], b[j + 1, k:]
+                s0, t0 = _add_each(s0, a[i, k:], left), _add_each(t0, a[i, k:], right)
+                s1, t1 = _add_each(s1, a[i + 1, k:], left), _add_each(t1, a[i + 1, k:], right)
+                s2, t2 = _add_each(s2, a[i + 2, k:], left), _add_each(t2, a[i + 2, k:], right)
+                s3, t3 = _add_each(s3, a[i + 3, k:], left), _add_each(t3, a[i + 3, k:], right)
+            out[i, j], out[i, j + 1] = _total(s0), _total(t0)
+            out[i + 1, j], out[i + 1, j + 1] = _total(s1), _total(t1)
+            out[i + 2, j], out[i + 2, j + 1] = _total(s2), _total(t2)
+            out[i + 3, j], out[i + 3, j + 1] = _total(s3), _total(t3)
+
+
 @kernel
 def _padded(rows, columns):
-    """Zeros in single precision, in cache lines of their own, with rows and columns as `_multiply` needs them."""
-    rows, columns = FOUR * -(-rows // FOUR), 2 * SIXTEEN * -(-columns // (2 * SIXTEEN))
+    """Zeros in single precision, in cache lines of their own, with rows and columns as `_multiply` needs them.
+
+    An odd number of cache lines lies from row to row: rows that are a power of two apart would turn each other out of the cache.
+    """
+    rows, columns = FOUR * -(-rows // FOUR), 2 * SIXTEEN * (-(-columns // (2 * SIXTEEN)) | 1)
     out = aligned(rows * columns // 2).view(np.float32).reshape(rows, columns)
     out[:] = 0
     return out
@@ -92,68 +129,65 @@ def believed(covariance, variances, members):
 
 
 @kernel
-def _share(share, shares, x, sources, living, spread, pull, out):
-    """Shift every tile of columns of x[sources] (member, column) whose number leaves a remainder of `share`.
+def _share(share, shares, x, spread, pull, out):
+    """Shift every tile of columns of members x (column, member) whose number leaves a remainder of `share`.
 
-    `spread` (seen, member) is h less its mean, `pull` (member, seen) is S^-1 (y + e - h), both padded with zeros. Single
+    `spread` (1 + seen, member) is 1, and h less its mean; `pull` is 0, and S^-1 (y + e - h): both padded with zeros. Single
     precision is enough for sums of some thousands, and twice as fast. The rows of `spread` add up to 0, so that members need
     not be centred for their covariances.
     """
-    n, seen, columns = len(living), len(spread), x.shape[1]
-    tile, covariance = _padded(len(pull), TILE), _padded(seen, TILE)
-    observed = np.zeros(seen, np.float32)
-    centre, total, squares = np.empty(TILE), np.empty(TILE, np.float32), np.empty(TILE, np.float32)
-    for j in range(seen):
-        for p in range(n):
-            observed[j] += spread[j, p] * spread[j, p]
-    scale = np.float32(n - 1)
+    columns, n = x.shape
+    tile, covariance, shifts = _padded(TILE, n), _padded(TILE, len(spread)), _padded(TILE, n)
+    variance, degrees = np.zeros(len(spread), np.float32), np.float32(n - 1)
+    for j in range(1, len(spread)):
+        s = ZEROS
+        for p in range(0, spread.shape[1], SIXTEEN):
+            s = _add_each(s, spread[j, p:], spread[j, p:])
+        variance[j] = _total(s)
     for begin in range(share * TILE, columns, shares * TILE):
-        width = min(TILE, columns - begin)
-        total[:] = 0.0
-        squares[:] = 0.0
-        for k in range(width):
-            centre[k] = x[sources[living[0]], begin + k]  # near enough to the mean for differences to be single
-        for p in range(n):
-            source, row = sources[living[p]], tile[p]
-            for k in range(width):
-                row[k] = x[source, begin + k] - centre[k]
-            for k in range(TILE):
-                total[k] += row[k]
-                squares[k] += row[k] * row[k]
-        for k in range(TILE):
-            squares[k] -= total[k] * total[k] / np.float32(n)
-        _multiply(spread, tile, covariance)
-        for j in range(seen):
-            row, other = covariance[j], observed[j]
-            for k in range(TILE):
-                row[k] *= believed(row[k], other * squares[k], scale) / scale
-        _multiply(pull, covariance, tile)
-        for p in range(n):
-            member, source = living[p], sources[living[p]]
-            for k in range(width):
-                out[member, begin + k] = x[source, begin + k] + tile[p, k]
+        height = min(TILE, columns - begin)
+        for k in range(height):
+            own, row, centre = x[begin + k], tile[k], x[begin + k, 0]  # near enough to the mean for differences to be single
+            for p in range(n):
+                row[p] = own[p] - centre
+        _multiply_rows(tile, spread, covariance)
+        for k in range(height):
+            row, s = covariance[k], ZEROS
+            for p in range(0, tile.shape[1], SIXTEEN):
+                s = _add_each(s, tile[k, p:], tile[k, p:])
+            square = _total(s) - row[0] * row[0] / np.float32(n)
+            row[0] = 0
+            for j in range(len(spread)):
+                row[j] *= believed(row[j], variance[j] * square, degrees) / degrees
+        _multiply(covariance, pull, shifts)
+        for k in range(height):
+            own, row, new = x[begin + k], shifts[k], out[begin + k]
+            for p in range(n):
+                new[p] = own[p] + row[p]
 
 
 @kernel
-def _run(x, sources, living, spread, pull, out):
-    _share(0, 1, x, sources, living, spread, pull, out)
+def _run(x, spread, pull, out):
+    _share(0, 1, x, spread, pull, out)
 
 
 @kernel(parallel=True)
-def _run_parallel(threads, x, sources, living, spread, pull, out):
+def _run_parallel(threads, x, spread, pull, out):
     for share in prange(threads):
-        _share(share, threads, x, sources, living, spread, pull, out)
+        _share(share, threads, x, spread, pull, out)
 
 
 @kernel
 def _compare(h, y, sd, spread, pull):
-    """Compare what members predict (member, seen) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
-    n, seen = h.shape
-    mean = np.zeros(seen)
-    for p in range(n):
-        mean += h[p]
-    mean /= n
-    own = h - mean
+    """Compare what members predict (seen, member) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
+    seen, n = h.shape
+    own, missed = np.empty((n, seen)), np.empty(seen)
+    spread[0, :n] = 1
+    for i in range(seen):
+        mean = np.sum(h[i]) / n
+        missed[i] = y[i] - mean
+        for p in range(n):
+            own[p, i] = spread[1 + i, p] = h[i, p] - mean
     s = gram(own) / (n - 1)
     found = np.diag(s).copy()
     for i in range(seen):
@@ -161,64 +195,59 @@ def _compare(h, y, sd, spread, pull):
             s[i, j] *= believed(s[i, j], found[i] * found[j], n - 1)
         s[i, i] += sd[i] * sd[i]
 
-    b = np.zeros((seen, seen + 1))  # what is left of a deviation once the error has been added, and y - mean h
-    for i in range(seen):
-        spread[i, :n] = own[:, i]
-        b[i, i], b[i, seen] = 1.0, y[i] - mean[i]
+    b = np.zeros((seen, 1 + seen))  # y - mean h, and what is left of a deviation once the error has been added
     root, part = s.T.copy(), np.eye(seen)
     cholesky(root)
     for i in range(seen):
         root[i, i] += sd[i]
     solve_rows(root, part)
     for i in range(seen):
-        b[i, :seen] -= sd[i] * part[i]
-    missed = b[:, seen].copy()
-    log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, seen])
+        b[i, 0] = missed[i]
+        b[i, 1 + i] = -1.0
+        b[i, 1:] += sd[i] * part[i]
+    log_density = -solve(s, b) - 0.5 * seen * np.log(2 * np.pi) - 0.5 * np.sum(missed * b[:, 0])
     # Of each member S^-1 (y - mean h), less S^-1 times what is left of its deviation: one product for all of them.
-    left, right = _padded(len(pull), seen + 1), _padded(seen + 1, seen)
-    left[:n, :seen] = -own
-    left[:n, seen] = 1
-    right[: seen + 1, :seen] = b.T
-    _multiply(left, right, pull)
+    left = _padded(len(pull), len(spread))
+    left[1 : 1 + seen, : 1 + seen] = b
+    _multiply(left, spread, pull)
     return log_density
 
 
 @kernel
 def _finite(x):
-    """Which members (member, column) have nothing but finite numbers."""
-    out = np.empty(len(x), np.bool_)
-    for p in range(len(x)):
-        row, bad = x[p], False
-        for k in range(len(row)):
-            bad |= not abs(row[k]) < np.inf
-        out[p] = not bad
+    """Which members of x (column, member) have nothing but finite numbers."""
+    columns, n = x.shape
+    out = np.ones(n, np.bool_)
+    for k in range(columns):
+        row = x[k]
+        for p in range(n):
+            out[p] &= abs(row[p]) < np.inf
     return out
 
 
-class Revision(NamedTuple):
-    """What a frame demands of members; see `_share`."""
-
-    living: np.ndarray
-    spread: np.ndarray
-    pull: np.ndarray
-
-
-def compare(living: np.ndarray, h: np.ndarray, y: np.ndarray, sd: np.ndarray) -> tuple[Revision, float]:
-    """What a frame demands of living members that predict h (member, seen) of it, and its log density; see `_compare`."""
-    spread, pull = _padded(*h.T.shape), _padded(*h.shape)
-    log_density = _compare(h, y, sd, spread, pull)
-    return Revision(living, spread, pull), log_density
+def compare(h: np.ndarray, y: np.ndarray, sd: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], float]:
+    """What a frame demands of members that predict h (member, seen) of it, as `shift` needs it, and its log density."""
+    spread, pull = _padded(1 + h.shape[1], len(h)), _padded(1 + h.shape[1], len(h))
+    log_density = _compare(np.ascontiguousarray(h.T), y, sd, spread, pull)
+    return (spread, pull), log_density
 
 
-def shift(x: np.ndarray, sources: np.ndarray, revision: Revision, out: np.ndarray) -> None:
-    """Shift living members of x[sources] (member, column), through their covariances with h, into `out`."""
-    arguments = x, sources, *revision, out
-    threads = min(numba.get_num_threads(), out.size * len(revision.spread) // PER_THREAD)
+def shift(x: np.ndarray, spread: np.ndarray, pull: np.ndarray) -> np.ndarray:
+    """Members x (member, ...), shifted through their covariances with h."""
+    rows = _rows(x)
+    out = np.empty_like(rows)
+    threads = min(numba.get_num_threads(), out.size * len(spread) // PER_THREAD)
     if threads <= 1:
-        _run(*arguments)
+        _run(rows, spread, pull, out)
     else:
         with one_at_a_time:
-            _run_parallel(threads, *arguments)
+            _run_parallel(threads, rows, spread, pull, out)
+    return out.T.reshape(x.shape)
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    """Members x (member, ...) as (column, member); no work for a worm's, which lie in memory so."""
+    return np.ascontiguousarray(x.reshape(len(x), -1).T)
 
 
 class Ensemble(Filter):
@@ -231,12 +260,12 @@ class Ensemble(Filter):
     needs: ClassVar[dict[str, str]] = {"predict": "Gaussian noise of what is seen"}
 
     def _update(self, rng: np.random.Generator, y: np.ndarray, first: int, last: int) -> tuple[float, float]:
-        self._revision: Revision | None = None
+        self._revision: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # who lives, and what the frame demands
         x = self.x if self.index else self._call("initial", (self.particles,), rng, self.particles)
         uneven = self.weights.min() < self.weights.max()
         self.ancestors = systematic(rng, self.weights, self.particles) if uneven else None
         x, _ = self._step(rng, x, first, last)
-        alive = _finite(x.reshape(len(x), -1))
+        alive = _finite(_rows(x))
         living = np.flatnonzero(alive)
         failed = 1 - len(living) / self.particles
         self.prior_x = self.x = x
@@ -248,7 +277,8 @@ class Ensemble(Filter):
         seen = np.flatnonzero(~np.isnan(y))
         if len(seen):
             h, sd = self._predict(x, living, seen)
-            self._revision, log_density = compare(living, h, y[seen], sd)
+            demands, log_density = compare(h, y[seen], sd)
+            self._revision = living, *demands
             increment += log_density
             self.x, _ = self.revise(x, np.arange(self.particles))
             if not np.isfinite(increment):
@@ -268,10 +298,12 @@ class Ensemble(Filter):
         """Members of this frame or of an earlier one, shifted as this frame demands; those that failed stay as they are."""
         if self._revision is None:
             return x, ancestors
-        new = np.empty((len(ancestors), *x.shape[1:]), x.dtype)
-        if len(self._revision.living) < len(new):
-            new[:] = x[ancestors]
-        shift(x.reshape(len(x), -1), ancestors, self._revision, new.reshape(len(new), -1))
+        living, *demands = self._revision
+        if len(living) == len(x) == len(ancestors) and (ancestors == np.arange(len(x))).all():
+            new = shift(x, *demands)
+        else:
+            new = x[ancestors]
+            new[living] = shift(new[living], *demands)
         confines = capability(self.model, "confine")
         if confines:
             confines(new)

@@ -176,7 +176,7 @@ def _statistics(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _kept(x: np.ndarray) -> np.ndarray:
     """What is shown, as it is kept to be smoothed; voltages and calcium come first, as in a state."""
-    return x[:, _SHOWN].astype(np.float32)
+    return x.T[_SHOWN].astype(np.float32).T
 
 
 def _statistics_of_kept(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:

@@ -77,7 +77,7 @@ class Record(NamedTuple):
 
 
 class Offspring(NamedTuple):
-    """Particles whose descendants are wanted, as states (particle, 994): x[ancestors] becomes `out`; empty in other runs.
+    """Particles whose descendants are wanted: of states x (994, particle) the ancestors' become `out`; empty in other runs.
 
     Some neurons can be watched: their Gaussian noise can be given, and what they did can be had.
     """
@@ -164,13 +164,19 @@ def _notice(which, step, alive, cause, failed_step):
 
 @kernel
 def _load(x, ancestors, spare, first, b, alive, cause):
-    """Fill a block with the states (particle, 994) of ancestors; one that has failed (NaN) is replaced, and does not live."""
+    """Fill a block with the states (994, particle) of ancestors; one that has failed (NaN) is replaced, and does not live."""
     own = np.empty(LANES, np.int64)
     for i in range(LANES):
         own[i] = ancestors[min(first + i, len(ancestors) - 1)]
-    for k in range(SIZE):
-        for i in range(LANES):
-            b[k, i] = x[own[i], k]
+    if np.all(own == own[0] + np.arange(LANES)):
+        for k in range(SIZE):
+            row = x[k, own[0] :]
+            for i in range(LANES):
+                b[k, i] = row[i]
+    else:
+        for k in range(SIZE):
+            for i in range(LANES):
+                b[k, i] = x[k, own[i]]
     for i in range(LANES):
         alive[i], cause[i] = 1.0, FINE
         if np.isnan(b[0, i]):
@@ -180,14 +186,19 @@ def _load(x, ancestors, spare, first, b, alive, cause):
 
 @kernel
 def _store(b, alive, first, out):
-    """Write a block into states (particle, 994); of failed worms, NaN."""
-    for begin in range(0, SIZE, 8):  # a few rows at a time, which the nearest cache holds
-        for i in range(min(LANES, len(out) - first)):
-            for k in range(begin, min(begin + 8, SIZE)):
-                out[first + i, k] = b[k, i]
-    for i in range(min(LANES, len(out) - first)):
+    """Write a block into states (994, particle); of failed worms, NaN."""
+    for i in range(LANES):
         if alive[i] == 0.0:
-            out[first + i] = np.nan
+            b[:, i] = np.nan
+    lanes = min(LANES, out.shape[1] - first)
+    for k in range(SIZE):
+        row = out[k, first:]
+        if lanes == LANES:
+            for i in range(LANES):
+                row[i] = b[k, i]
+        else:
+            for i in range(lanes):
+                row[i] = b[k, i]
 
 
 @kernel

@@ -16,30 +16,6 @@ __all__ = ["Fluorescence", "fluorescence_of"]
 
 
 @kernel
-def _log_likelihood(y, x, columns, full, half, dark, sigma, out):
-    """log p(y | x) of each particle; what is NaN in y does not count, and a particle of NaN has failed."""
-    constant = 0.0
-    for j in range(len(y)):
-        if not np.isnan(y[j]):
-            constant -= np.log(np.sqrt(2 * np.pi) * sigma[j])
-    for p in range(len(x)):
-        total = constant
-        for j in range(len(y)):
-            if not np.isnan(y[j]):
-                c = x[p, columns[j]]
-                total -= 0.5 * ((y[j] - full[j] * c / (c + half[j]) - dark[j]) / sigma[j]) ** 2
-        out[p] = total if not np.isnan(x[p, 0]) else -np.inf
-
-
-@kernel
-def _predict(x, columns, full, half, dark, out):
-    for p in range(len(x)):
-        for j in range(len(columns)):
-            c = x[p, columns[j]]
-            out[p, j] = full[j] * c / (c + half[j]) + dark[j]
-
-
-@kernel
 def sensitivities(calcium, voltage, decay, ends, noise, circuit, neurons, full, half, dark, seen, jacobian):
     """What is seen (particle, time, neuron) after some steps, and its derivative (particle, neuron, time, step) by the noise.
 
@@ -85,15 +61,12 @@ class Fluorescence(NamedTuple):
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Fluorescence (particle, neuron) of states, without noise."""
-        out = np.empty((len(x), len(self.columns)))
-        _predict(x, self.columns, self.full, self.half, self.dark, out)
-        return out
+        return self.of(x.T[self.columns].T)
 
     def log_likelihood(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """log p(y | x) of each particle; what is NaN in y does not count."""
-        out = np.empty(len(x))
-        _log_likelihood(y, x, self.columns, self.full, self.half, self.dark, self.sigma, out)
-        return out
+        """log p(y | x) of each particle; what is NaN in y does not count, and a particle of NaN has failed."""
+        total = self.each(y, x.T[self.columns].T).sum(axis=1)
+        return np.where(np.isnan(x[:, 0]), -np.inf, total)
 
     def each(self, y: np.ndarray, calcium: np.ndarray) -> np.ndarray:
         """log p(y_i | c_i) of calcium (particle, neuron), for each; 0 where y is NaN."""

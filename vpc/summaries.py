@@ -171,7 +171,7 @@ def _sorted_quantiles(weights, values, levels, out):
 
 @kernel
 def _share(share, shares, weights, x, columns, levels, out):
-    """Mean, variance and quantiles of every tile of columns whose number leaves a remainder of `share`."""
+    """Mean, variance and quantiles of every tile of columns of x (column, particle) whose number leaves a remainder of `share`."""
     used = np.flatnonzero(weights > 0.0)
     n = len(used)
     w, tile, found = weights[used] / weights[used].sum(), np.zeros((n, WIDE)), np.empty((2 + len(levels), WIDE))
@@ -181,7 +181,7 @@ def _share(share, shares, weights, x, columns, levels, out):
         width = min(WIDE, len(columns) - begin)
         for i in range(n):
             for k in range(width):
-                tile[i, k] = x[used[i], columns[begin + k]]
+                tile[i, k] = x[columns[begin + k], used[i]]
         _moments(w, tile, found[0], found[1])
         if len(levels):
             odd, (low, high) = np.zeros(width, np.bool_), _limits(tile)
@@ -221,19 +221,19 @@ def describe(weights: np.ndarray, x: np.ndarray, columns: np.ndarray, levels: Se
     shares = np.array(levels, dtype=float)
     if shares.ndim != 1 or not ((shares > 0) & (shares < 1)).all() or (np.diff(shares) <= 0).any():
         raise ValueError(f"levels must be increasing numbers between 0 and 1, got {levels}")
-    out = np.empty((2 + len(shares), len(columns)))
+    rows, out = np.ascontiguousarray(x.T), np.empty((2 + len(shares), len(columns)))
     threads = min(numba.get_num_threads(), len(x) * len(columns) // PER_THREAD)
     if threads <= 1:
-        _run(weights, x, columns, shares, out)
+        _run(weights, rows, columns, shares, out)
     else:
         with one_at_a_time:
-            _run_parallel(threads, weights, x, columns, shares, out)
+            _run_parallel(threads, weights, rows, columns, shares, out)
     out[1] = np.sqrt(out[1])
     return out
 
 
 def _all(weights: np.ndarray, x: np.ndarray, levels: Sequence[float] = ()) -> np.ndarray:
-    flat = np.ascontiguousarray(x, dtype=float).reshape(len(x), -1)
+    flat = np.asarray(x, dtype=float).reshape(len(x), -1)
     return describe(weights, flat, np.arange(flat.shape[1]), levels).reshape(-1, *x.shape[1:])
 
 

@@ -1,5 +1,7 @@
 """The worm and a recording of it as a state-space model, for `SMC`: particles are states (n, 994) of `vpc.loop`.
 
+In memory each of the 994 numbers lies side by side for all particles, as in the kernel's blocks, so that nothing need be turned.
+
 It starts in one of two ways:
 
 - from the learned prior: voltages and calcium are drawn neuron by neuron, those of observed neurons with the first frame in
@@ -86,7 +88,7 @@ class WormModel:
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """States from the prior; muscles are relaxed and the body is at rest."""
-        x = np.zeros((n, SIZE))
+        x = np.zeros((n, SIZE), order="F")
         x[:, :N], x[:, N:BODY_ROW] = draw(self.prior, rng, n)
         x[:, BODY_ROW:MUSCLE_ROW].reshape(n, -1, 6)[:, :, :3] = poses(self.pose, self.pose_spread, rng, n)
         return x
@@ -165,11 +167,11 @@ class WormModel:
         slots = np.arange(worms.alive.size, dtype=np.uint64).reshape(worms.alive.shape)
         if watched is None:
             watched = (self.seen.columns - N)[: max(given.shape[1], voltage.shape[1])]
-        x = np.ascontiguousarray(x)
-        offspring = Offspring(x, ancestors, self._spare, np.empty((n, SIZE)), watched, given, voltage, decay)
+        x, out = np.ascontiguousarray(x.T), np.empty((SIZE, n))
+        offspring = Offspring(x, ancestors, self._spare, out, watched, given, voltage, decay)
         advance(self.worm, worms, first, last, self._inputs, Noise(noise, key, slots, 0), self._nothing, offspring)
         self._worms = worms
-        return offspring.out
+        return out.T
 
     def linearise(self, x: np.ndarray, first: int, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """Fluorescence (particle, time, neuron) without noise, and its derivative by each neuron's own; see `vpc.guided`."""

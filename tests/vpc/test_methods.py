@@ -101,9 +101,11 @@ def test_a_shift_is_the_formula():
     h = x[:, :seen] / 3 + 0.1 * rng.standard_normal((members, seen))
     living = np.delete(np.arange(members), [3, 70])
     y, sd = h.mean(axis=0) + 0.5, np.linspace(0.3, 1, seen)
-    revision, log_density = ensemble.compare(living, h[living], y, sd)
-    new = x.copy()
-    ensemble._run(x, np.arange(members), *revision, new)
+    filter = ensemble.Ensemble(Autoregressive(), np.empty((0, 1)), particles=members)
+    demands, log_density = ensemble.compare(h[living], y, sd)
+    filter._revision = living, *demands
+    new, _ = filter.revise(x, np.arange(members))
+    np.testing.assert_array_equal(filter.revise(x[::-1], members - 1 - np.arange(members))[0], new)
 
     n = len(living)
     both = np.cov(np.hstack([x, h])[living].T)
@@ -125,9 +127,8 @@ def test_shifts_leave_the_right_covariance():
     rng = np.random.default_rng(1)
     x = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 3)) + 2
     sd, y = np.array([0.01, 1, 30]), np.array([1.0, 2, 3])
-    revision, _ = ensemble.compare(np.arange(400), x, y, sd)
-    new = np.empty_like(x)
-    ensemble._run(x, np.arange(400), *revision, new)
+    demands, _ = ensemble.compare(x, y, sd)
+    new = ensemble.shift(x, *demands)
     p = np.cov(x.T)
     gain = p @ np.linalg.inv(p + np.diag(sd**2))
     np.testing.assert_allclose(new.mean(axis=0), x.mean(axis=0) + gain @ (y - x.mean(axis=0)), rtol=0.05)

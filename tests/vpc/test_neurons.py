@@ -128,8 +128,9 @@ def test_the_kernels_are_vectorised():
         neurons.keep: (circuit, noise, work),
         gaussians: (work, np.arange(LANES, dtype=np.uint64), 0, 0, key(0)),
         ensemble._multiply: (np.ones((4, 3), np.float32), np.ones((3, 32), np.float32), np.ones((4, 32), np.float32)),
+        ensemble._multiply_rows: (np.ones((4, 32), np.float32), np.ones((4, 32), np.float32), np.ones((4, 4), np.float32)),
     }
-    fewer = {neurons.sum_up: 4, ensemble._multiply: 8}
+    fewer = {neurons.sum_up: 4, ensemble._multiply: 8, ensemble._multiply_rows: 8}
     if "avx2" not in numba.core.codegen.get_host_cpu_features():
         pytest.skip("this processor has no AVX2")
     for function, arguments in calls.items():
