@@ -113,7 +113,7 @@ def _multiply_rows(a, b, out):
 def _padded(rows, columns):
     """Zeros in single precision, in cache lines of their own, with rows and columns as `_multiply` needs them.
 
-    An odd number of cache lines lies from row to row: rows that are a power of two apart would turn each other out of the cache.
+    An odd number of pairs of cache lines lies from row to row: a power of two would make rows turn each other out of the cache.
     """
     rows, columns = FOUR * -(-rows // FOUR), 2 * SIXTEEN * (-(-columns // (2 * SIXTEEN)) | 1)
     out = aligned(rows * columns // 2).view(np.float32).reshape(rows, columns)

@@ -90,7 +90,7 @@ class Relived:
         if first < self.times[0]:  # on the way to the first frame there is nothing to shift
             now = self.model.advance(rng, self._parts(x)[0], first, last, ancestors)
             return np.hstack([now, now, x[:, 2 * now.shape[1] :]])
-        x = x.copy() if ancestors is None else x.take(ancestors, axis=0)
+        x = (x if ancestors is None else x[ancestors]).copy("K")
         now, start, sums, keys, frame = self._parts(x)
         if frame >= self.look_back:
             start[:] = self._interval(start, sums[0], keys[:, 0], frame - self.look_back)

@@ -171,7 +171,7 @@ def _sorted_quantiles(weights, values, levels, out):
 
 @kernel
 def _share(share, shares, weights, x, columns, levels, out):
-    """Mean, variance and quantiles of every tile of columns of x (column, particle) whose number leaves a remainder of `share`."""
+    """Mean, variance and quantiles of every tile of columns of x (column, particle) whose number leaves `share` over."""
     used = np.flatnonzero(weights > 0.0)
     n = len(used)
     w, tile, found = weights[used] / weights[used].sum(), np.zeros((n, WIDE)), np.empty((2 + len(levels), WIDE))

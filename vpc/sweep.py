@@ -1,6 +1,6 @@
 """The worm and a recording of it as a state-space model, for `SMC`: particles are states (n, 994) of `vpc.loop`.
 
-In memory each of the 994 numbers lies side by side for all particles, as in the kernel's blocks, so that nothing need be turned.
+In memory each of the 994 numbers lies side by side for all particles, as in the kernel's blocks: nothing need be turned.
 
 It starts in one of two ways:
 
