@@ -9,19 +9,21 @@ through covariances that the ensemble itself has:
 The errors e could be drawn from N(0, R). These do not add noise of their own, and leave the members with the covariance that
 drawn ones leave on average, P - Cxy S^-1 Cyx (Andrews 1968; Whitaker & Hamill 2002, Mon. Weather Rev. 130).
 
-A covariance whose correlation is r is multiplied by max(0, 1 - 4 / (members r^2)), so that correlations which may be chance, as
-those below 2 / sqrt(members) may, are not believed. States of earlier frames are shifted through their own covariances with h.
+A covariance whose correlation is r is multiplied by max(0, 1 - doubt / (members r^2)), so that correlations which may be
+chance, as those below 2 / sqrt(members) may, are not believed if the doubt is 4. States of earlier frames are shifted through
+their own covariances with h.
 
 Nothing starves. But evidence and bands are exact only where the model is linear and Gaussian, and members are many; elsewhere
 they are approximations, and the evidence is not unbiased.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numba
 import numpy as np
 from numba import prange
 
+from wormsim import check
 from wormsim.kernel import aligned, kernel, one_at_a_time
 
 from .filter import Filter
@@ -34,7 +36,7 @@ __all__ = ["Ensemble"]
 TILE = 16  # columns of states that are worked on together
 FOUR, SIXTEEN = 4, 16  # rows, and half of the columns, of a product that are worked on together
 ZEROS = (np.float32(0),) * SIXTEEN
-DOUBT = 4.0  # squared standard errors below which a correlation is not believed
+DOUBT = 4.0  # squared standard errors below which a correlation is not believed, where nothing is said
 PER_THREAD = 20_000_000  # products: with fewer, a second thread costs more than it brings
 
 
@@ -122,14 +124,14 @@ def _padded(rows, columns):
 
 
 @kernel
-def believed(covariance, variances, members):
+def believed(covariance, variances, members, doubt):
     """The share of a covariance to believe, given the product of the two variances."""
-    doubt, found = DOUBT * variances, members * covariance * covariance
-    return 1 - doubt / found if found > doubt else 0 * found
+    chance, found = doubt * variances, members * covariance * covariance
+    return 1 - chance / found if found > chance else 0 * found
 
 
 @kernel
-def _share(share, shares, x, spread, pull, out):
+def _share(share, shares, x, spread, pull, doubt, out):
     """Shift every tile of columns of members x (column, member) whose number leaves a remainder of `share`.
 
     `spread` (1 + seen, member) is 1, and h less its mean; `pull` is 0, and S^-1 (y + e - h): both padded with zeros. Single
@@ -138,7 +140,7 @@ def _share(share, shares, x, spread, pull, out):
     """
     columns, n = x.shape
     tile, covariance, shifts = _padded(TILE, n), _padded(TILE, len(spread)), _padded(TILE, n)
-    variance, degrees = np.zeros(len(spread), np.float32), np.float32(n - 1)
+    variance, degrees, threshold = np.zeros(len(spread), np.float32), np.float32(n - 1), np.float32(doubt)
     for j in range(1, len(spread)):
         s = ZEROS
         for p in range(0, spread.shape[1], SIXTEEN):
@@ -158,7 +160,7 @@ def _share(share, shares, x, spread, pull, out):
             square = _total(s) - row[0] * row[0] / np.float32(n)
             row[0] = 0
             for j in range(len(spread)):
-                row[j] *= believed(row[j], variance[j] * square, degrees) / degrees
+                row[j] *= believed(row[j], variance[j] * square, degrees, threshold) / degrees
         _multiply(covariance, pull, shifts)
         for k in range(height):
             own, row, new = x[begin + k], shifts[k], out[begin + k]
@@ -167,18 +169,18 @@ def _share(share, shares, x, spread, pull, out):
 
 
 @kernel
-def _run(x, spread, pull, out):
-    _share(0, 1, x, spread, pull, out)
+def _run(x, spread, pull, doubt, out):
+    _share(0, 1, x, spread, pull, doubt, out)
 
 
 @kernel(parallel=True)
-def _run_parallel(threads, x, spread, pull, out):
+def _run_parallel(threads, x, spread, pull, doubt, out):
     for share in prange(threads):
-        _share(share, threads, x, spread, pull, out)
+        _share(share, threads, x, spread, pull, doubt, out)
 
 
 @kernel
-def _compare(h, y, sd, spread, pull):
+def _compare(h, y, sd, doubt, spread, pull):
     """Compare what members predict (seen, member) with a frame: fills `spread` and `pull`, and returns log N(y; mean h, S)."""
     seen, n = h.shape
     own, missed = np.empty((n, seen)), np.empty(seen)
@@ -192,7 +194,7 @@ def _compare(h, y, sd, spread, pull):
     found = np.diag(s).copy()
     for i in range(seen):
         for j in range(i + 1, seen):
-            s[i, j] *= believed(s[i, j], found[i] * found[j], n - 1)
+            s[i, j] *= believed(s[i, j], found[i] * found[j], n - 1, doubt)
         s[i, i] += sd[i] * sd[i]
 
     b = np.zeros((seen, 1 + seen))  # y - mean h, and what is left of a deviation once the error has been added
@@ -225,23 +227,31 @@ def _finite(x):
     return out
 
 
-def compare(h: np.ndarray, y: np.ndarray, sd: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], float]:
-    """What a frame demands of members that predict h (member, seen) of it, as `shift` needs it, and its log density."""
+class Demands(NamedTuple):
+    """What a frame demands of members; see `_share`."""
+
+    spread: np.ndarray
+    pull: np.ndarray
+    doubt: float
+
+
+def compare(h: np.ndarray, y: np.ndarray, sd: np.ndarray, doubt: float = DOUBT) -> tuple[Demands, float]:
+    """What a frame demands of members that predict h (member, seen) of it, and its log density."""
     spread, pull = _padded(1 + h.shape[1], len(h)), _padded(1 + h.shape[1], len(h))
-    log_density = _compare(np.ascontiguousarray(h.T), y, sd, spread, pull)
-    return (spread, pull), log_density
+    log_density = _compare(np.ascontiguousarray(h.T), y, sd, doubt, spread, pull)
+    return Demands(spread, pull, doubt), log_density
 
 
-def shift(x: np.ndarray, spread: np.ndarray, pull: np.ndarray) -> np.ndarray:
+def shift(x: np.ndarray, demands: Demands) -> np.ndarray:
     """Members x (member, ...), shifted through their covariances with h."""
     rows = _rows(x)
     out = np.empty_like(rows)
-    threads = min(numba.get_num_threads(), out.size * len(spread) // PER_THREAD)
+    threads = min(numba.get_num_threads(), out.size * len(demands.spread) // PER_THREAD)
     if threads <= 1:
-        _run(rows, spread, pull, out)
+        _run(rows, *demands, out)
     else:
         with one_at_a_time:
-            _run_parallel(threads, rows, spread, pull, out)
+            _run_parallel(threads, rows, *demands, out)
     return out.T.reshape(x.shape)
 
 
@@ -251,16 +261,26 @@ def _rows(x: np.ndarray) -> np.ndarray:
 
 
 class Ensemble(Filter):
-    """An ensemble Kalman filter, of members all of whose weights are equal; its parameters are those of `Filter`.
+    """An ensemble Kalman filter, of members all of whose weights are equal; other parameters are those of `Filter`.
+
+    Parameters
+    ----------
+    doubt
+        Squared standard errors below which a correlation is not believed.
 
     The model may have `confine`, for states that a shift must not take out of bounds. A member that has
     failed on the way begins the next frame as a copy of another.
     """
 
     needs: ClassVar[dict[str, str]] = {"predict": "Gaussian noise of what is seen"}
+    settings: ClassVar[tuple[str, ...]] = ("doubt",)
+
+    def __init__(self, *arguments: Any, doubt: float = DOUBT, **others: Any):
+        super().__init__(*arguments, **others)
+        self.doubt = check.number("doubt", doubt, "a number from 0 on", lambda x: x >= 0)
 
     def _update(self, rng: np.random.Generator, y: np.ndarray, first: int, last: int) -> tuple[float, float]:
-        self._revision: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # who lives, and what the frame demands
+        self._revision: tuple[np.ndarray, Demands] | None = None  # who lives, and what the frame demands
         x = self.x if self.index else self._call("initial", (self.particles,), rng, self.particles)
         uneven = self.weights.min() < self.weights.max()
         self.ancestors = systematic(rng, self.weights, self.particles) if uneven else None
@@ -277,8 +297,8 @@ class Ensemble(Filter):
         seen = np.flatnonzero(~np.isnan(y))
         if len(seen):
             h, sd = self._predict(x, living, seen)
-            demands, log_density = compare(h, y[seen], sd)
-            self._revision = living, *demands
+            demands, log_density = compare(h, y[seen], sd, self.doubt)
+            self._revision = living, demands
             increment += log_density
             self.x, _ = self.revise(x, np.arange(self.particles))
             if not np.isfinite(increment):
@@ -298,12 +318,12 @@ class Ensemble(Filter):
         """Members of this frame or of an earlier one, shifted as this frame demands; those that failed stay as they are."""
         if self._revision is None:
             return x, ancestors
-        living, *demands = self._revision
+        living, demands = self._revision
         if len(living) == len(x) == len(ancestors) and (ancestors == np.arange(len(x))).all():
-            new = shift(x, *demands)
+            new = shift(x, demands)
         else:
             new = x[ancestors]
-            new[living] = shift(new[living], *demands)
+            new[living] = shift(new[living], demands)
         confines = capability(self.model, "confine")
         if confines:
             confines(new)

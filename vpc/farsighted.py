@@ -20,7 +20,7 @@ import numpy as np
 
 from wormsim.kernel import kernel
 
-from .ensemble import believed
+from .ensemble import DOUBT, believed
 from .guided import Guided
 from .matrices import cholesky, gram, product, solve, solve_rows
 
@@ -50,7 +50,7 @@ def _regress(d, z):
     shown, given = (d * d).sum(axis=0), (z * z).sum(axis=0)
     for i in range(size):
         for k in range(len(given)):
-            jacobian[i, k] *= believed(jacobian[i, k], shown[i] * given[k], n) / n
+            jacobian[i, k] *= believed(jacobian[i, k], shown[i] * given[k], n, DOUBT) / n
     upper = gram(d - product(z, jacobian.T.copy())) / n
     for i in range(size):
         upper[i, i] += 1.0

@@ -52,8 +52,8 @@ def build(
     """A filter for a model.
 
     `look_ahead` is how many frames `guided` and `farsighted` see ahead. `look_back` is how many frames members of an ensemble
-    live again after each (`vpc.relived`), for evidence only: each costs as much as the sweep itself. Half a second ranks worms
-    that are far apart, unless noise is strong; README has what it does.
+    live again after each (`vpc.relived`), for evidence only: each costs as much as the sweep itself. Half a second and 1000
+    members rank worms that are far apart; README has what it does.
     """
     missing = _missing(check_method(method), model)
     if missing:
@@ -63,8 +63,10 @@ def build(
     common: dict[str, Any] = {"particles": particles, "seed": seed, "collect": collect}
     if method in LOOK_AHEAD:
         return SMC(KINDS[method](model, observations, times, frames_ahead(method, look_ahead)), observations, times, **common)
+    if back:
+        return Ensemble(Relived(model, times, back), observations, times, doubt=0.0, **common)
     kind: type[Filter] = KINDS[method]
-    return kind(Relived(model, times, back) if back else model, observations, times, **common)
+    return kind(model, observations, times, **common)
 
 
 def frames_ahead(method: str, look_ahead: int | None) -> int:

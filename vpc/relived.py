@@ -11,6 +11,10 @@ For this a particle carries its past along, and the ensemble shifts all of it:
 Noise of one source acts much alike all over an interval: of an interval only the sum is shifted. The rest of the noise is drawn
 anew from its key whenever it is needed, by a member's place: who has failed and begins again as a copy of another shares its
 sums, not the rest. Keys and the number are the same for all, so that no shift changes them.
+
+What a frame shows is the work of thousands of such sums. The correlation with each of them is too weak to be told from chance,
+so that an ensemble with its usual doubt would leave most of them alone, and members would hardly be shifted. So there is no
+doubt here, and there must be many more members than numbers in a frame.
 """
 
 from functools import lru_cache

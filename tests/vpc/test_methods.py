@@ -103,7 +103,7 @@ def test_a_shift_is_the_formula():
     y, sd = h.mean(axis=0) + 0.5, np.linspace(0.3, 1, seen)
     filter = ensemble.Ensemble(Autoregressive(), np.empty((0, 1)), particles=members)
     demands, log_density = ensemble.compare(h[living], y, sd)
-    filter._revision = living, *demands
+    filter._revision = living, demands
     new, _ = filter.revise(x, np.arange(members))
     np.testing.assert_array_equal(filter.revise(x[::-1], members - 1 - np.arange(members))[0], new)
 
@@ -128,7 +128,7 @@ def test_shifts_leave_the_right_covariance():
     x = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 3)) + 2
     sd, y = np.array([0.01, 1, 30]), np.array([1.0, 2, 3])
     demands, _ = ensemble.compare(x, y, sd)
-    new = ensemble.shift(x, *demands)
+    new = ensemble.shift(x, demands)
     p = np.cov(x.T)
     gain = p @ np.linalg.inv(p + np.diag(sd**2))
     np.testing.assert_allclose(new.mean(axis=0), x.mean(axis=0) + gain @ (y - x.mean(axis=0)), rtol=0.05)
