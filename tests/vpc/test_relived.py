@@ -79,10 +79,10 @@ def test_the_same_seed_and_a_checkpoint_give_the_same_evidence(tmp_path):
 
 
 def _evidence(n, look_back, case):
-    """That of a worm whose w_s is off by a scale, on some recording."""
-    (recording, scale), worm = case, vpc.Worm()
-    _, rec = experiment("noise", worm, recording)
-    model = model_of(worm, rec)
+    """That of a worm whose w_s is off by a scale, on some recording, with noise at some factor."""
+    (factor, recording, scale), worm = case, vpc.Worm()
+    _, rec = experiment("noise", worm, recording, factor=factor)
+    model = model_of(worm, rec, factor=factor)
     model.worm = worm.with_parameters(w_s=scale * worm.parameters["w_s"])
     return build("ensemble", model, rec.values, rec.steps, n, look_back=look_back).run().log_evidence
 
@@ -92,11 +92,20 @@ def test_they_rank_worms_that_shifts_alone_do_not():
 
     Of 500 farsighted particles the first recording has 7511 for the truth and at least 7394 for 20 % less.
     """
-    cases = list(itertools.product((0, 1), (1.4, 0.8)))
-    more, less, *other = each(partial(_evidence, 300, 10), cases)
-    truth = _evidence(200, 3, (0, 1.0))
+    more, less, *other = each(partial(_evidence, 300, 10), itertools.product([0.2], (0, 1), (1.4, 0.8)))
+    truth = _evidence(200, 3, (0.2, 0, 1.0))
     assert more < less < truth - 100 and other[0] < other[1]
     assert truth == pytest.approx(7511, abs=4)
+
+
+def test_where_noise_is_strong_they_rank_as_shifts_alone_do():
+    """10,000 guided particles have w_s times 0.6, 1.4 and 0.8 at -27, -14 and -5 nats, beside the truth.
+
+    A frame is then the work of many noises: members that doubted each of them would lose 40 nats of the truth.
+    """
+    worst, more, less, truth = each(partial(_evidence, 300, 10), [(1.0, 0, scale) for scale in (0.6, 1.4, 0.8, 1.0)])
+    assert max(worst, more) < less - 5 and max(worst, more) < truth - 10
+    assert truth == pytest.approx(_evidence(200, 0, (1.0, 0, 1.0)), abs=12)
 
 
 class Frail(LinearGaussian):
