@@ -52,8 +52,8 @@ def build(
     """A filter for a model.
 
     `look_ahead` is how many frames `guided` and `farsighted` see ahead. `look_back` is how many frames members of an ensemble
-    live again after each (`vpc.relived`), for evidence only: each costs as much as the sweep itself. Half a second and 1000
-    members rank worms that are far apart; README has what it does.
+    live again after each (`vpc.relived`), for evidence only: each costs as much as the sweep itself. Half a second ranks
+    worms that are far apart; README has what it does, and with how many members.
     """
     missing = _missing(check_method(method), model)
     if missing:
