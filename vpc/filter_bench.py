@@ -56,7 +56,11 @@ class Weighing(NamedTuple):
 
 SCALES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)
 FARSIGHTED = Way("farsighted", 500, 2, {"look_ahead": 20})
-ENSEMBLES = {"ensemble": Way("ensemble", 200, 5, {}), "relived": Way("ensemble", 1000, 2, {"look_back": 10})}
+ENSEMBLES = {
+    "ensemble": Way("ensemble", 200, 5, {}),
+    "relived": Way("ensemble", 200, 2, {"look_back": 10}),
+    "many relived": Way("ensemble", 1000, 2, {"look_back": 10}),
+}
 WEIGHED = [
     Weighing(FACTOR, (0,), SCALES, {"bootstrap": Way("bootstrap", 100_000, 1, {}), "farsighted": FARSIGHTED, **ENSEMBLES}),
     Weighing(FACTOR, (1, 2, 3, 4, 5), (0.8, 1.0, 1.4), {"farsighted": FARSIGHTED, **ENSEMBLES}),
