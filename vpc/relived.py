@@ -13,8 +13,8 @@ anew from its key whenever it is needed, by a member's place: who has failed and
 sums, not the rest. Keys and the number are the same for all, so that no shift changes them.
 
 What a frame shows is the work of thousands of such sums. The correlation with each of them is too weak to be told from chance,
-so that an ensemble with its usual doubt would leave most of them alone, and members would hardly be shifted. So there is no
-doubt here, and there must be many more members than numbers in a frame.
+so that an ensemble with its usual doubt would leave most of them alone, and members would hardly be shifted. So `vpc.methods`
+gives such an ensemble no doubt, and there must be many more members than numbers in a frame.
 """
 
 from functools import lru_cache

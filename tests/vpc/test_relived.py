@@ -101,7 +101,7 @@ def test_they_rank_worms_that_shifts_alone_do_not():
 def test_where_noise_is_strong_they_rank_as_shifts_alone_do():
     """10,000 guided particles have w_s times 0.6, 1.4 and 0.8 at -27, -14 and -5 nats, beside the truth.
 
-    A frame is then the work of many noises: members that doubted each of them would lose 40 nats of the truth.
+    A frame is then the work of many noises: 300 members that doubted each of them would lose 77 nats of the truth.
     """
     worst, more, less, truth = each(partial(_evidence, 300, 10), [(1.0, 0, scale) for scale in (0.6, 1.4, 0.8, 1.0)])
     assert max(worst, more) < less - 5 and max(worst, more) < truth - 10
